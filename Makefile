@@ -9,9 +9,12 @@ SIZE     = 87 # MB; raise it in a commit that says why
 LINT     = bin/tools/golangci-lint
 LINTVER  = v2.14.0
 
-.PHONY: build guests size run test test-compat test-trpc attack docs lint words bench load fuzz deps
+export ALL # of make test: also the slowest tests
+
+.PHONY: build guests size run test test-quick test-all test-compat test-trpc attack docs lint words bench load fuzz deps
 
 build: guests ## bin/croft, stripped, with croft-guest for both architectures inside
+	@echo "building bin/croft; the first build compiles about a thousand packages, which takes some minutes"
 	$(GO) build -trimpath -ldflags "-s -w" -o bin/ ./cmd/croft
 
 guests: ## croft-guest, compressed, where package guestbin embeds it
@@ -28,9 +31,16 @@ size: build ## what bin/croft is made of; fails where it is more than 2 MB above
 run: build ## croft up on 127.0.0.1:7070, data in ./.croft
 	./bin/croft up --data $(DATA)
 
-test: deps build ## everything once, under the race detector where that is affordable
+test: deps build ## all but the slowest tests, under the race detector where that is affordable
 	$(GO) vet ./...
 	scripts/test $(PKG)
+
+test-quick: guests ## what needs no program but Go, not raced; about three minutes
+	QUICK=1 scripts/test $(PKG)
+
+test-all: ## every test, and trpc-agent-go's own tests on one provider
+	$(MAKE) test ALL=1
+	$(MAKE) test-trpc TRPC=local
 
 test-compat: deps guests test-trpc ## side by side with the originals (skillgym, Node, MCP's conformance checks, trpc-agent-go); prints tables
 	$(GO) test -count=1 -v -run 'SideBySide|AnswerAs' ./eval ./eval/suite
@@ -42,7 +52,7 @@ test-trpc: guests ## trpc-agent-go's own tests over contrib/trpcagent; TRPC=loca
 attack: deps build ## every test with Attack in its name; writes docs/attacks.md
 	scripts/attack docs/attacks.md
 
-docs: ## docs/providers.md, from what the last make test saw
+docs: ## docs/providers.md, from what the last make test-all saw
 	cp bin/providers.md docs/providers.md
 
 lint: $(LINT) ## golangci-lint here, and vet for macOS

@@ -127,7 +127,7 @@ func (b *bench) serveCroft(ctx context.Context, bin, dir string) (*mcpClient, er
 	if err != nil {
 		return nil, err
 	}
-	return b.startServer(ctx, bin, "mcp", "--data", filepath.Join(data, "data"), "--workspace", dir, "--max-text", "1000000") // Read of 155 KB
+	return b.startServer(ctx, bin, "mcp", "--data", filepath.Join(data, "data"), "--dir", dir, "--max-text", "1000000") // Read of 155 KB
 }
 
 // callTool calls a tool, whose answer must contain want.

@@ -355,7 +355,7 @@ func serveModel(t *testing.T, m *scripted.Model) string {
 // startHTTP runs croft mcp --http and returns its address.
 func startHTTP(t *testing.T, croft, dir string, env []string) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), filepath.Join(croft, "croft"), "mcp", "--workspace", dir, "--http", "127.0.0.1:0")
+	cmd := exec.CommandContext(t.Context(), filepath.Join(croft, "croft"), "mcp", "--dir", dir, "--http", "127.0.0.1:0")
 	cmd.Env, cmd.WaitDelay = env, patience
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	stderr, err := cmd.StderrPipe()

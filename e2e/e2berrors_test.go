@@ -93,6 +93,9 @@ tenants:
 		{"volume", "SandboxError", `volume "no-such-volume" … Volume.list lists the volumes`},
 		{"volume name", "VolumeError", "lower-case letters, digits"},
 		{"build", "BuildError", "it exited with status 7: broken"},
+		{"build of packages", "BuildError", "steps can't install packages of the system: use an image that has them"},
+		{"build in silence", "BuildError", "it exited with status 8"},
+		{"file of another user", "SandboxError", "403: permission denied … /proc/1/environ"},
 		{"mcp", "SandboxError", "501: mcp … it serves its own MCP tools at /mcp"},
 		{"kept", "", "content in: kept"},
 	})

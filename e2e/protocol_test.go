@@ -33,7 +33,7 @@ func TestInspector(t *testing.T) {
 	env, dir := mcpEnv(t, croft), t.TempDir()
 	addr := startHTTP(t, croft, dir, env)
 	for name, target := range map[string][]string{
-		"stdio": {"croft", "mcp", "--workspace", dir},
+		"stdio": {"croft", "mcp", "--dir", dir},
 		"http":  {"http://" + addr + "/mcp", "--header", "Authorization: Bearer " + testToken},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -21,7 +21,7 @@ func TestToolsHideSecretsByForm(t *testing.T) {
 	put(t, "", dir, map[string]string{".env": "AWS_SECRET_ACCESS_KEY=" + key + "\n", "login.py": code})
 	call := func(tool, args string) string {
 		t.Helper()
-		cmd := exec.Command(filepath.Join(croft, "croft"), "tool", tool, args, "--workspace", dir)
+		cmd := exec.Command(filepath.Join(croft, "croft"), "tool", tool, args, "--dir", dir)
 		cmd.Env = env
 		out, err := cmd.CombinedOutput()
 		if err != nil {

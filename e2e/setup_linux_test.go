@@ -50,7 +50,7 @@ func TestSetupAgents(t *testing.T) {
 				t.Errorf("%s mcp list: %s", tt.name, list)
 			}
 			run(filepath.Join(croft, "croft"), "setup", tt.name, "--undo", "--yes")
-			if data, err := os.ReadFile(file); err != nil || tt.name != "claude" && string(data) != tt.before || strings.Contains(string(data), "mcp\", \"--workspace") {
+			if data, err := os.ReadFile(file); err != nil || tt.name != "claude" && string(data) != tt.before || strings.Contains(string(data), "mcp\", \"--dir") {
 				t.Errorf("after --undo the file is %q, %v", data, err) // claude itself changes its file
 			}
 		})
@@ -86,7 +86,7 @@ func TestSetup(t *testing.T) {
 	}
 	for _, name := range []string{".claude.json", ".codex/config.toml", ".config/opencode/opencode.jsonc", ".copilot/mcp-config.json", ".cursor/mcp.json", ".config/Code/User/mcp.json"} {
 		data, err := os.ReadFile(filepath.Join(home, name))
-		if err != nil || !strings.Contains(string(data), "--workspace") || !strings.Contains(string(data), p.croft) {
+		if err != nil || !strings.Contains(string(data), "\"--dir\"") || !strings.Contains(string(data), p.croft) {
 			t.Errorf("%s: %s, %v", name, data, err)
 		}
 		if backup, err := os.ReadFile(filepath.Join(home, name+".croft-backup")); files[name] != "" && (err != nil || string(backup) != files[name]) {

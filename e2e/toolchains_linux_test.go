@@ -235,8 +235,8 @@ func TestToolchainFlags(t *testing.T) {
 		"run --allow-net @nmp -- true":                              "@cargo, @go, @npm, @pypi",
 		"run --secret KEY@@npm -- true":                             "a secret goes to one host",
 		"--server http://127.0.0.1:1 ws open --toolchain auto":      "--toolchain is for this host",
-		"--server http://127.0.0.1:1 mcp --toolchain auto --ws web": "do not apply with --server",
-		"mcp --ws web --toolchain auto":                             "give them to croft ws open",
+		"--server http://127.0.0.1:1 mcp --toolchain auto --workspace web": "do not apply with --server",
+		"mcp --workspace web --toolchain auto":                             "give them to croft ws open",
 	} {
 		if out, status := p.run(p.croft, strings.Fields(args)...); status == 0 || !strings.Contains(out, want) {
 			t.Errorf("croft %s: exit %d, %s; want %q", args, status, out, want)

@@ -441,7 +441,7 @@ func eachText(s *jsonschema.Schema, prefix string, visit func(name string, wrap 
 	}
 }
 
-// TestNamedWorkspacesAreAll: the tools over some workspaces, as croft mcp --ws has them,
+// TestNamedWorkspacesAreAll: the tools over some workspaces, as croft mcp --workspace has them,
 // reach no other.
 func TestNamedWorkspacesAreAll(t *testing.T) {
 	n := newNeighbours(t)

@@ -90,6 +90,14 @@ func (s *System) requestRate(tenant string) float64 {
 	return float64(s.settings().Tenant(tenant).RequestsPerSecond)
 }
 
+// maxConnections returns how many requests a tenant may have open; 0 is no limit.
+func (s *System) maxConnections(tenant string) int {
+	if tenant == "" {
+		return 0
+	}
+	return int(s.settings().Tenant(tenant).MaxConnections)
+}
+
 // tenantScope begins the name under which the secret store has the secrets of a tenant, for a
 // workspace that does not exist yet.
 const tenantScope = "tenant/"

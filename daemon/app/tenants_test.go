@@ -558,6 +558,43 @@ func TestQuotas(t *testing.T) {
 	}
 }
 
+// TestMaxConnections: streams count until they end. What ends something is accepted.
+func TestMaxConnections(t *testing.T) {
+	m := newTeam(t, "tenants: {red: {maxConnections: 2}}\n")
+	m.must("POST", "/v1/workspaces", `{"kind":"memory","name":"shop"}`, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for range 2 {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, m.url+"/events?follow=true", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("X-API-KEY", m.redRead)
+		res, err := http.DefaultTransport.RoundTrip(req)
+		if err != nil || res.StatusCode != http.StatusOK {
+			t.Fatal(res, err)
+		}
+		defer res.Body.Close()
+	}
+	if status, text := m.do(m.red, "GET", "/v1/version", ""); status != http.StatusTooManyRequests || !strings.Contains(text, "maxConnections is 2") {
+		t.Errorf("beyond the quota: %d %s, want 429 that names it", status, text)
+	}
+	for _, key := range []string{m.blue, m.sys.Token} {
+		if status, text := m.do(key, "GET", "/v1/version", ""); status != http.StatusOK {
+			t.Errorf("another tenant: %d %s", status, text)
+		}
+	}
+	m.must("GET", "/v2/sandboxes", "", nil)
+	m.must("DELETE", "/v1/workspaces/shop", "", nil)
+	cancel()
+	for status := http.StatusTooManyRequests; status != http.StatusOK; { // when the server has seen the end
+		var text string
+		if status, text = m.do(m.red, "GET", "/v1/version", ""); status != http.StatusOK && status != http.StatusTooManyRequests {
+			t.Fatalf("after the streams have ended: %d %s", status, text)
+		}
+	}
+}
+
 // TestAudit: every call that may change something is one event, also a refused one.
 func TestAudit(t *testing.T) {
 	m := newTeam(t, "")

@@ -24,10 +24,13 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
+// Tools returns the tools that need nothing but a workspace.
+func Tools() []*tool.Tool { return slices.Concat(all.Coding(), all.Workspace()) }
+
 // ToolEnv returns an Env with every tool, with the secrets and the audit stream of this
 // system. Fields that cfg sets stay.
 func (s *System) ToolEnv(cfg tool.Config) (*tool.Env, error) {
-	cfg.Tools = slices.Concat(all.Coding(), all.Workspace(), s.skillTools())
+	cfg.Tools = append(Tools(), s.skillTools()...)
 	cfg.Effects = all.Effects()
 	for _, source := range all.Sources() {
 		cfg.Sources = append(cfg.Sources, s.withNetwork(source))

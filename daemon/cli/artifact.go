@@ -229,13 +229,13 @@ func removeArtifact(ctx context.Context, c *client.Client, workspace, ref string
 
 // completeArtifact offers workspaces (also destroyed ones with artifacts), then the
 // artifacts of the named one, then files.
-func (a *command) completeArtifact(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+func (a *command) completeArtifact(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 1 && cmd.Name() == "get" {
 		return nil, cobra.ShellCompDirectiveDefault
 	}
 	names, directive := []string(nil), cobra.ShellCompDirectiveNoFileComp
 	if len(args) == 0 {
-		names, directive = a.completeName(cmd, args, word)
+		names, directive = a.complete(cmd, a.workspaceNames, nil)
 	}
 	if a.resolveTarget(cmd, nil) != nil {
 		return names, directive

@@ -53,6 +53,11 @@ func (a *command) backUp(ctx context.Context, file string, opts app.BackupOption
 	return a.withSystem(ctx, "backup reads the data directory", func(s *app.System) error {
 		out := backupAnswer{File: file}
 		write := func(w io.Writer) (err error) {
+			now, stop := a.startProgress("backing up")
+			defer stop()
+			if now != nil {
+				w = io.MultiWriter(w, &byteCounter{progress: now})
+			}
 			out.Contents, err = s.Backup(ctx, w, opts)
 			return err
 		}
@@ -123,6 +128,10 @@ func (a *command) restore(ctx context.Context, file string) (err error) {
 		defer f.Close()
 		in = f
 	}
+	now, stop := a.startProgress("restoring")
+	if now != nil {
+		in = io.TeeReader(in, &byteCounter{progress: now})
+	}
 	out, err := app.Restore(ctx, bufio.NewReaderSize(in, 1<<20), a.data, func(inBackup string) (string, error) {
 		if a.config != "" {
 			inBackup = a.config
@@ -133,6 +142,7 @@ func (a *command) restore(ctx context.Context, file string) (err error) {
 		}
 		return c.Store.URL, nil
 	})
+	stop()
 	if err != nil {
 		return err
 	}

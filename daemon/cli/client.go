@@ -59,6 +59,10 @@ func (a *command) withOpened(ctx context.Context, c *client.Client, nameOrID str
 	if err != nil {
 		return err
 	}
+	if a.named == nil {
+		a.named = map[string]string{}
+	}
+	a.named[rec.ID] = nameOrID
 	ws, err := workspace.New(rec.ID, d, nil, &workspace.Options{Relay: true, Kind: rec.Kind})
 	if err != nil {
 		return err

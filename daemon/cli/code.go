@@ -41,14 +41,14 @@ func (a *command) codeCommand() *cobra.Command {
 		Use:   "code [flags] [FILE]",
 		Short: "Run code in a Jupyter kernel inside a workspace",
 		Long: `Run the code of FILE, of -c, or of standard input in a Jupyter kernel inside a workspace: the
-workspace of -w, or a temporary one. On a terminal, without code, it is a REPL: every piece runs
+workspace of --workspace, or a temporary one. On a terminal, without code, it is a REPL: every piece runs
 in the same kernel and keeps its state. A piece is a line or, if that ends in a colon or a
 backslash, all lines up to an empty one.
 
 Text goes to the standard streams, the last value to standard output. Other outputs (pictures,
 HTML) are only mentioned; --json contains them. The exit status is 1 for an exception and 125
 for an error of croft itself.`,
-		Example: "  croft code -c 'print(6 * 7)'\n  croft code -w demo --language python analysis.py\n  croft code --language python",
+		Example: "  croft code -c 'print(6 * 7)'\n  croft code --workspace demo --language python analysis.py\n  croft code --language python",
 		Args:    cobra.MaximumNArgs(1),
 		RunE:    run(func(ctx context.Context, args []string) error { return withCroftStatus(a.runCode(ctx, opts, args)) }),
 	}
@@ -64,12 +64,12 @@ func (a *command) scriptCommand() *cobra.Command {
 		Use:   "script [flags] [FILE]",
 		Short: "Run JavaScript or TypeScript over the files of a workspace",
 		Long: `Run the script of FILE, of -c, or of standard input in an isolate inside croft. The isolate has
-no network, no processes, and only the files of the workspace of -w, or of an empty temporary
-one. FILE is a file of this host.
+no network, no processes, and only the files of the workspace of --workspace, or of an
+empty temporary one. FILE is a file of this host.
 
 The exit status is that of process.exit, 1 for an exception, and 125 for an error of croft
 itself.`,
-		Example: "  croft script -c '6 * 7'\n  croft script -w demo -c 'fs.readdirSync(\".\")'\n  croft script -w demo rename.ts",
+		Example: "  croft script -c '6 * 7'\n  croft script --workspace demo -c 'fs.readdirSync(\".\")'\n  croft script --workspace demo rename.ts",
 		Args:    cobra.MaximumNArgs(1),
 		RunE:    run(func(ctx context.Context, args []string) error { return withCroftStatus(a.runScript(ctx, opts, args)) }),
 	}
@@ -79,13 +79,13 @@ itself.`,
 
 func (o *codeOptions) registerFlags(cmd *cobra.Command, languages string) {
 	f := cmd.Flags()
-	f.StringVarP(&o.workspace, "workspace", "w", "", "name or id of the workspace (default a temporary one)")
+	f.StringVar(&o.workspace, "workspace", "", "workspace by name or id (default a temporary one)")
 	f.StringVar(&o.provider, "provider", "", "kind of the temporary workspace (default sandbox for code, memory for scripts)")
 	f.StringVar(&o.options, "options", "", "options of that provider, a JSON object, such as {\"image\":\"my-python:1\"} for docker")
 	f.StringVarP(&o.language, "language", "l", "", languages)
 	f.StringVarP(&o.code, "code", "c", "", "code to run, instead of FILE")
-	f.StringVar(&o.dir, "dir", "", "working directory in the workspace")
-	f.StringArrayVar(&o.env, "env", nil, "K=V; may be given several times")
+	registerWorkdir(f, &o.dir)
+	registerEnv(f, &o.env)
 	f.DurationVar(&o.timeout, "timeout", 0, "interrupt it after this long (default 2m for code, 10s for scripts)")
 }
 
@@ -158,7 +158,7 @@ func (a *command) runScript(ctx context.Context, opts codeOptions, args []string
 func (a *command) inWorkspace(ctx context.Context, opts codeOptions, spec workspace.Spec, f func(*workspace.Workspace) error) error {
 	if opts.workspace != "" {
 		if opts.provider != "" || opts.options != "" || opts.policy.given() {
-			return usagef("--provider, --options and flags of the policy are for a temporary workspace: leave them out with -w")
+			return usagef("--provider, --options and flags of the policy are for a temporary workspace: leave them out with --workspace")
 		}
 		return a.withAttached(ctx, opts.workspace, func(_ *client.Client, ws *workspace.Workspace) error { return f(ws) })
 	}

@@ -31,7 +31,7 @@ followed out of the workspace. A file that can't be read is reported; the others
 
 In a directory, files of any size are written unless --max-file-bytes or --max-total-bytes is
 given; a larger file is reported and not written.`,
-		Example: "  croft collect demo '$OUTPUT_DIR/**' --to ./results\n  croft collect demo '**/*.png' --save --name-template 'plots/{{.Base}}' --json",
+		Example: "  croft collect demo '$OUTPUT_DIR/**' --output-dir ./results\n  croft collect demo '**/*.png' --save --name-template 'plots/{{.Base}}' --json",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
 			opts.name, opts.spec.Globs = args[0], args[1:]
@@ -39,7 +39,7 @@ given; a larger file is reported and not written.`,
 		}),
 	}
 	f := cmd.Flags()
-	f.StringVar(&opts.to, "to", "", "write the files below this directory")
+	f.StringVar(&opts.to, "output-dir", "", "directory of the host below which the files are written")
 	f.BoolVar(&opts.spec.Save, "save", false, "save the files as artifacts of the workspace, in the data directory")
 	f.StringVar(&opts.spec.NameTemplate, "name-template", "", "name of an artifact: a prefix, or a template with .Name .Dir .Base .Stem .Ext .Index .ID")
 	f.BoolVar(&opts.spec.Inline, "inline", false, "put the content into the answer; needs --json")
@@ -62,7 +62,9 @@ func (a *command) runCollect(ctx context.Context, opts collectOptions) error {
 			return err
 		}
 		defer done()
+		_, stop := a.startProgress("collecting")
 		man, failed := st.CollectTo(ctx, opts.spec, sink)
+		stop()
 		if failed != nil && len(man.Files) == 0 {
 			return failed
 		}

@@ -1,63 +1,171 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"os"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/croft-run/croft/client"
+	"github.com/croft-run/croft/daemon/app"
+	"github.com/croft-run/croft/daemon/setup"
+	"github.com/croft-run/croft/daemon/work"
 	"github.com/croft-run/croft/registry"
 )
 
-// registerCompletions adds shell completion to cmd and the commands below it: names
-// of workspaces where the usage has NAME first, kinds for --provider, states for
-// --state. Errors are dropped: a shell shows none.
+// completionTime bounds the search for names: a shell waits for it.
+const completionTime = 2 * time.Second
+
+// A completer returns the words that the shell may offer, given the arguments so far. Errors
+// are dropped: a shell shows none.
+type completer func(ctx context.Context, args []string) []string
+
+// registerCompletions adds shell completion to cmd and the commands below it: for arguments
+// by their words in the usage, such as NAME and SNAPSHOT, and for flags by their names.
 func (a *command) registerCompletions(cmd *cobra.Command) {
 	for _, c := range cmd.Commands() {
 		a.registerCompletions(c)
 	}
-	if words := strings.Fields(cmd.Use); len(words) > 1 && words[1] == "NAME" && cmd.ValidArgsFunction == nil {
-		cmd.ValidArgsFunction = a.completeName
+	if words := a.argumentCompleters(cmd); len(words) > 0 && cmd.ValidArgsFunction == nil {
+		cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			at := len(args)
+			if last := len(words) - 1; at > last && strings.Contains(cmd.Use, "...") && !strings.Contains(cmd.Use, "PROGRAM") {
+				at = last
+			}
+			if at >= len(words) || words[at] == nil {
+				return nil, cobra.ShellCompDirectiveDefault // the shell offers files
+			}
+			return a.complete(cmd, words[at], args)
+		}
 	}
-	for flag, values := range map[string]func(context.Context) []string{"provider": a.providerKinds, "state": stateNames} {
+	flags := map[string]completer{
+		"provider": a.providerKinds, "state": stateNames, "workspace": a.workspaceNames, "template": a.templateNames, "snapshot": a.snapshotNames,
+		"tools": toolNames, "scope": fixed("read", "run", "admin"), "toolset": fixed("default", "full", "codegen", "workspace", "both"), "git": fixed("private", "shared"),
+	}
+	for flag, words := range flags {
 		if cmd.Flags().Lookup(flag) != nil {
 			// It fails only for a flag that does not exist.
-			_ = cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-				if a.resolveTarget(cmd, nil) != nil {
-					return nil, cobra.ShellCompDirectiveNoFileComp
-				}
-				return values(cmd.Context()), cobra.ShellCompDirectiveNoFileComp
+			_ = cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+				return a.complete(cmd, words, args)
 			})
 		}
 	}
 }
 
-// completeName offers the names (or else ids) of workspaces for the first argument;
-// for later arguments the shell offers files.
-func (a *command) completeName(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveDefault
+// complete returns the words of a completer that are not among the arguments yet.
+func (a *command) complete(cmd *cobra.Command, words completer, args []string) ([]string, cobra.ShellCompDirective) {
+	if a.resolveTarget(cmd, nil) != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	var names []string
-	if a.resolveTarget(cmd, nil) == nil {
-		a.withClientQuietly(cmd.Context(), func(c *client.Client) error {
-			list, err := c.List(cmd.Context(), client.Filter{})
-			for _, ws := range list {
-				name := ws.Name
-				if name == "" {
-					name = ws.ID
-				}
-				names = append(names, cobra.CompletionWithDesc(name, ws.Kind+" "+ws.State))
-			}
-			return err
-		})
-	}
-	return names, cobra.ShellCompDirectiveNoFileComp
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionTime)
+	defer cancel()
+	list := slices.DeleteFunc(words(ctx, args), func(word string) bool {
+		name, _, _ := strings.Cut(word, "\t")
+		return slices.Contains(args, name)
+	})
+	return list, cobra.ShellCompDirectiveNoFileComp
 }
 
-func (a *command) providerKinds(ctx context.Context) (kinds []string) {
+// argumentCompleters returns the completers of the arguments of a command, by its usage; nil
+// among them is a file or a text.
+func (a *command) argumentCompleters(cmd *cobra.Command) []completer {
+	usage, _, _ := strings.Cut(cmd.Use, " | ")
+	group := ""
+	if cmd.HasParent() {
+		group = cmd.Parent().Name()
+	}
+	var list []completer
+	for _, word := range strings.Fields(usage)[1:] {
+		word = strings.Trim(word, "[].")
+		switch {
+		case word == "flags" || cmd.Name() == "open":
+			continue
+		case strings.HasPrefix(word, "-"):
+			return list
+		}
+		list = append(list, a.argumentCompleter(group, cmd.Name(), word))
+	}
+	return list
+}
+
+func (a *command) argumentCompleter(group, name, word string) completer {
+	switch {
+	case word == "NAME" && group == "template" && name != "create":
+		return a.templateNames
+	case word == "NAME" && name == "tool":
+		return toolNames
+	case word == "NAME" && (group == "ws" || group == "artifact" || name == "collect"):
+		return a.workspaceNames
+	case word == "SNAPSHOT" && name != "snapshot" && name != "import":
+		return a.snapshotNames
+	case word == "KIND":
+		return a.providerKinds
+	case word == "AGENT" && name == "setup":
+		return setupNames
+	case word == "AGENT":
+		return fixed(work.Names()...)
+	case word == "suite|config":
+		return fixed("suite", "config")
+	}
+	return nil
+}
+
+func fixed(words ...string) completer {
+	return func(context.Context, []string) []string { return slices.Clone(words) }
+}
+
+// workspaceNames returns the names (or else ids) of workspaces.
+func (a *command) workspaceNames(ctx context.Context, _ []string) (names []string) {
+	a.withClientQuietly(ctx, func(c *client.Client) error {
+		list, err := c.List(ctx, client.Filter{})
+		for _, ws := range list {
+			names = append(names, cobra.CompletionWithDesc(cmp.Or(ws.Name, ws.ID), ws.Kind+" "+ws.State))
+		}
+		return err
+	})
+	return names
+}
+
+func (a *command) templateNames(ctx context.Context, _ []string) (names []string) {
+	a.withClientQuietly(ctx, func(c *client.Client) error {
+		list, err := c.Templates(ctx)
+		for _, t := range list {
+			names = append(names, cobra.CompletionWithDesc(t.Name, t.Source))
+		}
+		return err
+	})
+	return names
+}
+
+// snapshotNames returns the snapshots of the workspace that is the first argument, by their
+// names or else ids; without one the ids of all snapshots.
+func (a *command) snapshotNames(ctx context.Context, args []string) (names []string) {
+	a.withClientQuietly(ctx, func(c *client.Client) error {
+		of := ""
+		if len(args) > 0 {
+			if ws, err := c.Show(ctx, args[0]); err == nil {
+				of = ws.ID
+			}
+		}
+		list, err := c.Snapshots(ctx)
+		for _, s := range list {
+			switch {
+			case of == "":
+				names = append(names, cobra.CompletionWithDesc(s.ID, s.Name+" "+timeText(s.Created)))
+			case s.Workspace == of:
+				names = append(names, cobra.CompletionWithDesc(cmp.Or(s.Name, s.ID), timeText(s.Created)))
+			}
+		}
+		return err
+	})
+	return names
+}
+
+func (a *command) providerKinds(ctx context.Context, _ []string) (kinds []string) {
 	a.withClientQuietly(ctx, func(c *client.Client) error {
 		list, err := c.Providers(ctx)
 		for _, p := range list {
@@ -68,9 +176,24 @@ func (a *command) providerKinds(ctx context.Context) (kinds []string) {
 	return kinds
 }
 
-func stateNames(context.Context) (names []string) {
+func stateNames(context.Context, []string) (names []string) {
 	for _, s := range registry.States() {
 		names = append(names, string(s))
+	}
+	return names
+}
+
+func toolNames(context.Context, []string) (names []string) {
+	for _, t := range app.Tools() {
+		first, _, _ := strings.Cut(t.Description, ". ")
+		names = append(names, cobra.CompletionWithDesc(t.Name, strings.ReplaceAll(first, "\n", " ")))
+	}
+	return names
+}
+
+func setupNames(context.Context, []string) (names []string) {
+	for _, agent := range setup.Agents(setup.Options{}) {
+		names = append(names, agent.Name)
 	}
 	return names
 }

@@ -2,6 +2,8 @@ package cli
 
 import (
 	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -29,4 +31,44 @@ func TestCommandsAreDocumented(t *testing.T) {
 		}
 	}
 	check(new(command).rootCommand())
+}
+
+// commandLine is a command line of croft in a document: after a prompt, or in backquotes.
+var commandLine = regexp.MustCompile("(?m)^\\s*\\$ (?:[A-Z_]+=\\S+ |[A-Z]+=\\$\\()?(croft [^|&;)#\n]*)|`(croft [^`\n]*)`")
+
+// TestFlagsInDocumentsExist: every flag of a command line of croft in the documents is one
+// of that command.
+func TestFlagsInDocumentsExist(t *testing.T) {
+	pages, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, seen := new(command).rootCommand(), 0
+	for _, page := range append(pages, "../../README.md") {
+		data, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range commandLine.FindAllStringSubmatch(string(data), -1) {
+			line, _, _ := strings.Cut(m[1]+m[2], " -- ")
+			cmd, _, err := root.Find(strings.Fields(line)[1:])
+			if err != nil {
+				continue // a text that begins with croft
+			}
+			for word := range strings.FieldsSeq(line) {
+				name, isFlag := strings.CutPrefix(word, "--")
+				name, _, _ = strings.Cut(strings.TrimRight(name, ".,:"), "=")
+				if !isFlag || name == "" || name == "help" || name == "version" {
+					continue
+				}
+				seen++
+				if cmd.Flags().Lookup(name) == nil && cmd.InheritedFlags().Lookup(name) == nil {
+					t.Errorf("%s: %q: %s has no flag --%s", filepath.Base(page), line, cmd.CommandPath(), name)
+				}
+			}
+		}
+	}
+	if seen < 100 {
+		t.Errorf("only %d flags were found", seen)
+	}
 }

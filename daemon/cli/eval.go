@@ -61,7 +61,7 @@ func (p *envFlags) registerFlags(f *pflag.FlagSet) {
 	f.StringArrayVar(&p.allowNet, "allow-net", nil, "allow HOST[:PORT] or a named rule such as @npm, besides what the agents' models need; may be given several times")
 	f.BoolVar(&p.noModel, "no-model-net", false, "allow the hosts of the agents' models only if --allow-net or croft.allowNet names them")
 	p.host.registerFlags(f, "", "")
-	f.StringVar(&p.tools, "tools", "", "also give agents Croft's tools for their workspace, over MCP: default, full, codegen, workspace or both, which are sets of names (default croft.tools, else none)")
+	f.StringVar(&p.tools, "toolset", "", "also give agents Croft's tools for their workspace, over MCP: default, full, codegen, workspace or both, which are sets of names (default croft.tools, else none)")
 	p.policy.registerLimits(f, " (each workspace)")
 }
 

@@ -20,7 +20,7 @@ func TestGoingOnTakesOverHowARunWasMade(t *testing.T) {
 		want  eval.RunSettings
 	}{
 		"no flags": {nil, *made},
-		"some": {[]string{"--tools", "workspace", "--allow-net", "other:2", "--record", "/else"}, eval.RunSettings{Provider: "local", Tools: "workspace", Record: "/else",
+		"some": {[]string{"--toolset", "workspace", "--allow-net", "other:2", "--record", "/else"}, eval.RunSettings{Provider: "local", Tools: "workspace", Record: "/else",
 			AllowNet: []string{"other:2"}, NoModelNet: true, Read: made.Read, Limits: made.Limits}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -152,7 +152,7 @@ func (o *evalRunOptions) applyResumed(made *eval.RunSettings, opts *eval.Options
 	}
 	isolation := string(made.Isolation)
 	for flag, x := range map[string]struct{ to, from *string }{
-		"provider": {&o.env.provider, &made.Provider}, "isolation": {&o.env.isolation, &isolation}, "engine": {&o.engine, &made.Engine}, "tools": {&o.env.tools, &made.Tools},
+		"provider": {&o.env.provider, &made.Provider}, "isolation": {&o.env.isolation, &isolation}, "engine": {&o.engine, &made.Engine}, "toolset": {&o.env.tools, &made.Tools},
 		"record": {&opts.Record, &made.Record}, "replay": {&opts.Replay, &made.Replay},
 	} {
 		if !f.Changed(flag) {

@@ -42,7 +42,7 @@ it is what the daemon has in memory. --json prints one event per line.`,
 	f := cmd.Flags()
 	f.BoolVarP(&opts.follow, "follow", "f", false, "print new events until Ctrl-C")
 	f.StringArrayVar(&opts.kinds, "kind", nil, "only events of this kind; lifecycle.* matches all kinds below lifecycle; may be given several times")
-	f.StringVar(&opts.workspace, "workspace", "", "only events of this workspace, by name or id")
+	f.StringVar(&opts.workspace, "workspace", "", "workspace by name or id; only its events")
 	f.IntVarP(&opts.lines, "lines", "n", 0, "begin with the last N events; 0 is all")
 	return cmd
 }

@@ -21,24 +21,44 @@ type commandFlags struct {
 	tty     bool
 }
 
+// registerEnv adds the flag for variables.
+func registerEnv(f *pflag.FlagSet, env *[]string) {
+	f.StringArrayVarP(env, "env", "e", nil, "K=V, a variable for processes; may be given several times")
+}
+
 func (c *commandFlags) registerFlags(f *pflag.FlagSet) {
-	f.StringVar(&c.dir, "dir", "", "working directory in the workspace")
+	registerWorkdir(f, &c.dir)
 	f.DurationVar(&c.timeout, "timeout", 0, "kill the command after this time, such as 1m; 0 is never")
 	f.DurationVar(&c.grace, "grace", 0, "time between SIGTERM and SIGKILL at the time-out")
 	f.BoolVarP(&c.tty, "tty", "t", false, "run the command on a terminal")
+	registerHabit(f, "interactive", "i", "standard input is always that of the command")
 }
 
 func (c *commandFlags) driverCommand(argv []string) driver.Command {
 	return driver.Command{Argv: argv, Dir: c.dir, Timeout: c.timeout, Grace: c.grace}
 }
 
-// commandAfterDash returns the arguments after --.
-func commandAfterDash(cmd *cobra.Command, args []string, before int) ([]string, error) {
-	dash := cmd.ArgsLenAtDash()
-	if dash >= 0 && dash != before || len(args) <= before {
-		return nil, usagef("write the command after the flags and --: %s", cmd.UseLine())
+// registerHabit adds a flag of docker that asks for what is always so.
+func registerHabit(f *pflag.FlagSet, name, shorthand, usage string) {
+	f.BoolP(name, shorthand, false, usage)
+	f.Lookup(name).Hidden = true
+}
+
+// registerWorkdir adds the flag for the working directory.
+func registerWorkdir(f *pflag.FlagSet, dir *string) {
+	f.StringVarP(dir, "workdir", "w", "", "working directory in the workspace")
+}
+
+// parseAfterName parses the flags between the name of a workspace and the program.
+func parseAfterName(cmd *cobra.Command, args []string) error {
+	f := cmd.Flags()
+	if err := f.Parse(args); err != nil {
+		return flagError(cmd, err)
 	}
-	return args[before:], nil
+	if help, err := f.GetBool("help"); err == nil && help {
+		return pflag.ErrHelp
+	}
+	return nil
 }
 
 // runForeground runs a command with the streams of this program. It returns the

@@ -71,9 +71,14 @@ func (a *command) reportError(cmd *cobra.Command, err error) int {
 		fmt.Fprintf(a.Err, "%s\n", data)
 		return status
 	}
-	fmt.Fprintf(a.Err, "croft: %s\n", printableText(err.Error()))
 	if misused {
-		fmt.Fprint(a.Err, usageHint(cmd))
+		fmt.Fprintf(a.Err, "croft: %s\n%s", printableText(trimPackages(err.Error())), usageHint(cmd))
+		return status
+	}
+	what, hint := a.errorText(err)
+	fmt.Fprintf(a.Err, "croft: %s\n", printableText(what))
+	if hint != "" {
+		fmt.Fprintf(a.Err, "hint: %s\n", printableText(hint))
 	}
 	return status
 }

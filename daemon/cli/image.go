@@ -94,7 +94,10 @@ No registry is needed, unless a Dockerfile names an image that is missing.`,
 				}
 			}
 			return a.withSystem(ctx, imagesOf, func(s *app.System) error {
-				if err := s.ImportImage(ctx, from, args[0]); err != nil {
+				_, stop := a.startProgress("importing the image")
+				err := s.ImportImage(ctx, from, args[0])
+				stop()
+				if err != nil {
 					return err
 				}
 				return a.printAnswer(map[string]string{"imported": args[0]}, func(w io.Writer) error {

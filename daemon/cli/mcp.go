@@ -29,9 +29,9 @@ import (
 
 // toolFlags are the flags of commands that run tools.
 type toolFlags struct {
-	workspace  string
-	workspaces string
-	names      []string
+	dir        string
+	dirs       string   // NAME=DIR,NAME=DIR
+	names      []string // of existing workspaces
 	provider   string
 	git        string
 	readOnly   bool
@@ -46,9 +46,9 @@ type toolFlags struct {
 }
 
 func (t *toolFlags) registerFlags(f *pflag.FlagSet) {
-	f.StringVar(&t.workspace, "workspace", "", "directory that is used in place (default the current one)")
-	f.StringVar(&t.workspaces, "workspaces", "", "several directories, NAME=DIR,NAME=DIR; NAME is optional")
-	f.StringArrayVar(&t.names, "ws", nil, "an existing workspace, by name or id, instead of a directory; may be given several times")
+	f.StringVar(&t.dir, "dir", "", "directory of the host that is used in place (default the current one)")
+	f.StringVar(&t.dirs, "dirs", "", "several directories of the host, NAME=DIR,NAME=DIR; NAME is optional")
+	f.StringArrayVar(&t.names, "workspace", nil, "workspace by name or id, instead of a directory; may be given several times")
 	f.StringVar(&t.provider, "provider", "", "kind of workspace; see croft provider list (default sandbox)")
 	registerGit(f, &t.git)
 	f.BoolVar(&t.readOnly, "read-only", false, "make the workspaces read-only, and offer only tools that change nothing")
@@ -89,11 +89,11 @@ Over HTTP every request needs the token: that of --token or CROFT_TOKEN, else th
 directory.
 
 With --server, croft relays standard input and output to the MCP endpoint of that server, for
-agents that can only start programs. --ws names one of the server's workspaces.`,
-		Example: `  croft mcp --workspace ~/src/app
-  croft mcp --workspaces "app=~/src/app,lib=~/src/lib" --allow-net proxy.golang.org
+agents that can only start programs. --workspace names one of the server's workspaces.`,
+		Example: `  croft mcp --dir ~/src/app
+  croft mcp --dirs "app=~/src/app,lib=~/src/lib" --allow-net proxy.golang.org
   croft mcp --http 127.0.0.1:7071 --read-only
-  claude mcp add croft -- croft mcp --workspace .`,
+  claude mcp add croft -- croft mcp --dir .`,
 		Args: cobra.NoArgs,
 		RunE: run(func(ctx context.Context, _ []string) error { return a.runMCP(ctx, opts) }),
 	}
@@ -318,8 +318,8 @@ func (a *command) withTools(ctx context.Context, opts toolFlags, scope tool.Read
 	if len(opts.names) > 0 && opts.host.given() {
 		return usagef("--rw, --ro and --toolchain are for directories: give them to croft ws open")
 	}
-	if len(opts.names) > 0 && (opts.workspace != "" || opts.workspaces != "") {
-		return usagef("--ws names existing workspaces: leave out --workspace and --workspaces")
+	if len(opts.names) > 0 && (opts.dir != "" || opts.dirs != "") {
+		return usagef("--workspace names a workspace that exists: leave out --dir and --dirs")
 	}
 	sys, err := a.openSystem(ctx, app.Config{Operator: true, Token: a.givenToken(), Log: a.newLogger(slog.LevelError)})
 	if err != nil {
@@ -353,8 +353,8 @@ func (a *command) withTools(ctx context.Context, opts toolFlags, scope tool.Read
 	} else {
 		dirs, err := a.openDirs(ctx, sys, opts)
 		if err != nil {
-			if _, lookupErr := sys.Registry.Lookup(ctx, "", opts.workspace); fault.Of(err) == fault.NotFound && lookupErr == nil {
-				return fmt.Errorf("%w; --workspace is a directory of this host, for the workspace %s use --ws %[2]s", err, opts.workspace)
+			if _, lookupErr := sys.Registry.Lookup(ctx, "", opts.dir); fault.Of(err) == fault.NotFound && lookupErr == nil {
+				return fmt.Errorf("%w; --dir is a directory of the host, for the workspace %s use --workspace %[2]s", err, opts.dir)
 			}
 			return err
 		}
@@ -417,7 +417,7 @@ func parseApproval(rules []string) (*tool.Approval, error) {
 	return a, nil
 }
 
-// namedWorkspaces returns the workspaces of --ws.
+// namedWorkspaces returns the workspaces of --workspace.
 func (a *command) namedWorkspaces(ctx context.Context, sys *app.System, opts toolFlags) (tool.Workspaces, error) {
 	for _, name := range opts.names {
 		rec, err := sys.Registry.Lookup(ctx, "", name)
@@ -490,9 +490,9 @@ func (d *dirSet) addID(id string) {
 func (a *command) openDirs(ctx context.Context, sys *app.System, opts toolFlags) (*dirSet, error) {
 	dirs := map[string]string{"workspace": ""}
 	empty := opts.empty || opts.policy.template != "" // a template has its files
-	if !empty || opts.workspace != "" || opts.workspaces != "" {
+	if !empty || opts.dir != "" || opts.dirs != "" {
 		var err error
-		if dirs, err = mcpserver.ParseWorkspaces(opts.workspace, opts.workspaces); err != nil {
+		if dirs, err = mcpserver.ParseWorkspaces(opts.dir, opts.dirs); err != nil {
 			return nil, err
 		}
 	}

@@ -28,7 +28,7 @@ func TestWebFetchObeysThePolicy(t *testing.T) {
 		fmt.Fprintf(w, "a page for %s", r.Header.Get("User-Agent"))
 	})
 	t.Setenv("SSL_CERT_FILE", roots)
-	a := overStdio(t, nil, "--workspace", t.TempDir(), "--allow-net", host)
+	a := overStdio(t, nil, "--dir", t.TempDir(), "--allow-net", host)
 	if got := a.ok("web_fetch", m{"url": "https://" + host + "/"}); !strings.HasPrefix(got, "Status: 200\nContent-Type: text/plain\nTruncated: false\n\na page for curl/") {
 		t.Errorf("the allowed host: %q", got)
 	}
@@ -43,7 +43,7 @@ func TestWebFetchObeysThePolicy(t *testing.T) {
 	if got := a.ok("Bash", m{"command": "curl -sS --noproxy '*' --max-time 2 https://" + host + "/; echo status $?"}); !strings.Contains(got, "status ") || strings.Contains(got, "status 0") {
 		t.Errorf("the host is reached without the proxy: %q", got)
 	}
-	none := overStdio(t, nil, "--workspace", t.TempDir())
+	none := overStdio(t, nil, "--dir", t.TempDir())
 	list, err := none.ListTools(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -58,7 +58,7 @@ func TestWebFetchObeysThePolicy(t *testing.T) {
 // TestMuchOutputTakesLittleMemory: 300 MB of output, and the memory of the server
 // while it comes in.
 func TestMuchOutputTakesLittleMemory(t *testing.T) {
-	cmd := lasting(croft(t, filepath.Join(t.TempDir(), "data"), "mcp", "--workspace", t.TempDir()))
+	cmd := lasting(croft(t, filepath.Join(t.TempDir(), "data"), "mcp", "--dir", t.TempDir()))
 	s, err := newClient(nil).Connect(t.Context(), overPipes(cmd), nil)
 	if err != nil {
 		t.Fatal(err)

@@ -46,10 +46,10 @@ func (a *command) serverTools(opts toolFlags, toolset string, tools ...string) (
 // checkForServer refuses flags that only apply to workspaces on this host.
 func (t toolFlags) checkForServer() error {
 	switch {
-	case t.workspace != "" || t.workspaces != "":
-		return usagef("--workspace and --workspaces are directories of this host: with --server, open a workspace (croft ws open) and name it with --ws")
+	case t.dir != "" || t.dirs != "":
+		return usagef("--dir and --dirs are directories of this host: with --server, open a workspace (croft ws open) and name it with --workspace")
 	case len(t.names) > 1:
-		return usagef("with --server, give --ws at most once; without it all workspaces are available")
+		return usagef("with --server, give --workspace at most once; without it all workspaces are available")
 	case t.provider != "" || t.readOnly || t.checkpoint != "" || len(t.approve) > 0:
 		return usagef("--provider, --read-only, --approve and --checkpoints do not apply with --server: give them to croft ws open")
 	case t.policy.given() || t.host.given():

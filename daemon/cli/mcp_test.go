@@ -101,7 +101,7 @@ func TestTheDefaultSurfaceIsSmall(t *testing.T) {
 	var a *agent
 	var list *mcp.ListToolsResult
 	for _, caps := range []map[string]any{{mcpserver.DataCapability: m{}}, nil} { // a client that reads data gets output schemas, too
-		a = overStdio(t, &mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{Experimental: caps}}, "--workspace", t.TempDir())
+		a = overStdio(t, &mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{Experimental: caps}}, "--dir", t.TempDir())
 		var err error
 		if list, err = a.ListTools(t.Context(), nil); err != nil {
 			t.Fatal(err)
@@ -137,7 +137,7 @@ func TestTheModelIsInstructed(t *testing.T) {
 		"Commands have no network":                             nil,
 		"Commands reach these hosts alone: proxy.example.com.": {"--allow-net", "proxy.example.com"},
 	} {
-		a := overStdio(t, nil, append([]string{"--workspace", t.TempDir()}, flags...)...)
+		a := overStdio(t, nil, append([]string{"--dir", t.TempDir()}, flags...)...)
 		if got := a.InitializeResult().Instructions; !strings.Contains(got, want) || !strings.Contains(got, "private HOME") || !strings.Contains(got, "Programs on PATH: ") {
 			t.Errorf("instructions with %v: %q, want %q", flags, got, want)
 		}
@@ -169,7 +169,7 @@ func TestTheToolsOfCodeGen(t *testing.T) {
 
 // TestToolsAreChosenByName: --tools offers the named tools alone.
 func TestToolsAreChosenByName(t *testing.T) {
-	a := overStdio(t, nil, "--workspace", t.TempDir(), "--tools", "Read,git_status,workspace_stat")
+	a := overStdio(t, nil, "--dir", t.TempDir(), "--tools", "Read,git_status,workspace_stat")
 	list, err := a.ListTools(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -196,7 +196,7 @@ func TestNamesOfWorkspacesAreEscaped(t *testing.T) {
 	if err := errors.Join(os.Mkdir(dir, 0o755), os.WriteFile(filepath.Join(dir, "a.txt"), []byte("one\n"), 0o644)); err != nil {
 		t.Fatal(err)
 	}
-	a := overStdio(t, nil, "--workspace", dir)
+	a := overStdio(t, nil, "--dir", dir)
 	a.ok("fork", m{"name": "try 1"})
 	a.ok("fork", m{"name": "a:b@[c]%", "workspace": "try 1"})
 	list, err := a.ListResources(t.Context(), nil)
@@ -225,7 +225,7 @@ func TestStateSurvivesARestart(t *testing.T) {
 	}
 	session := func(work func(a *agent)) {
 		t.Helper()
-		a := overStdioIn(t, data, nil, "--workspace", dir)
+		a := overStdioIn(t, data, nil, "--dir", dir)
 		work(a)
 		if err := a.Close(); err != nil {
 			t.Errorf("croft mcp ended with %v", err)
@@ -279,7 +279,7 @@ func TestMaxTextOfTheConfiguration(t *testing.T) {
 		if err := os.WriteFile(config, []byte("version: 1\ntools: {maxText: "+tt.maxText+"}\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		a := overStdio(t, nil, append([]string{"--config", config, "--workspace", dir}, tt.flags...)...)
+		a := overStdio(t, nil, append([]string{"--config", config, "--dir", dir}, tt.flags...)...)
 		if got := len(a.ok("Read", m{"file_path": "a.txt"})); got < tt.min || got > tt.max {
 			t.Errorf("with maxText %s and %q an answer has %d bytes, want %d to %d", tt.maxText, tt.flags, got, tt.min, tt.max)
 		}
@@ -292,7 +292,7 @@ func TestAgentOverStdio(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("CROFT_SECRET_TOKEN", "very-secret-value")
-	a := overStdio(t, nil, "--workspace", dir)
+	a := overStdio(t, nil, "--dir", dir)
 	tools, err := a.ListTools(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -347,7 +347,7 @@ func TestAgentOverStdio(t *testing.T) {
 
 func TestAgentWithSeveralWorkspaces(t *testing.T) {
 	one, two := t.TempDir(), t.TempDir()
-	a := overStdio(t, nil, "--workspaces", "primary="+one+", extension="+two+",", "--toolset", "workspace")
+	a := overStdio(t, nil, "--dirs", "primary="+one+", extension="+two+",", "--toolset", "workspace")
 	if got, failed := a.call("workspace_write_file", m{"path": "f", "content": "x"}); !failed || got != "multi-workspace sandbox: 2 workspaces configured (extension, primary) — pass `workspace` to pick one" {
 		t.Errorf("got %q, %v", got, failed)
 	}
@@ -385,7 +385,7 @@ func TestReadOnlyChangesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := tree(t, dir)
-	a := overStdio(t, nil, "--workspace", dir, "--read-only", "--toolset", "full")
+	a := overStdio(t, nil, "--dir", dir, "--read-only", "--toolset", "full")
 	tools, err := a.ListTools(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -457,7 +457,7 @@ func TestApprovalAsksTheUser(t *testing.T) {
 		}
 		return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"allow": yes}}, nil
 	}}
-	a := overStdio(t, opts, "--workspace", t.TempDir(), "--approve", "ask:Bash(touch *)", "--approve", "deny:delete", "--toolset", "full")
+	a := overStdio(t, opts, "--dir", t.TempDir(), "--approve", "ask:Bash(touch *)", "--approve", "deny:delete", "--toolset", "full")
 	if got, failed := a.call("Bash", m{"command": "touch x"}); !failed || got != "the user did not allow Bash (rule ask:Bash(touch *))" {
 		t.Errorf("got %q, %v", got, failed)
 	}
@@ -502,7 +502,7 @@ func changes() (*mcp.ClientOptions, <-chan struct{}) {
 // TestForkIsTold: a client hears of a fork, and sees it among the resources.
 func TestForkIsTold(t *testing.T) {
 	opts, heard := changes()
-	a := overStdio(t, opts, "--workspaces", "w="+t.TempDir())
+	a := overStdio(t, opts, "--dirs", "w="+t.TempDir())
 	a.ok("fork", m{"name": "kid"})
 	<-heard
 	if got := a.resources(); !slices.Contains(got, "kid") {
@@ -515,13 +515,13 @@ func TestForkIsTold(t *testing.T) {
 }
 
 // TestForksEndWithTheirServer: a fork of croft mcp is gone when croft mcp has ended, and
-// the workspace that --ws names stays.
+// the workspace that --workspace names stays.
 func TestForksEndWithTheirServer(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "data")
 	if out, err := croft(t, data, "ws", "open", "demo", "--provider", "local").CombinedOutput(); err != nil {
 		t.Fatalf("open: %v, %s", err, out)
 	}
-	s, err := newClient(nil).Connect(t.Context(), overPipes(lasting(croft(t, data, "mcp", "--ws", "demo"))), nil)
+	s, err := newClient(nil).Connect(t.Context(), overPipes(lasting(croft(t, data, "mcp", "--workspace", "demo"))), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -575,7 +575,7 @@ const holdOn = "mkfifo alive; exec 3>alive; printf r >&3; setsid sleep 1000 & sl
 func TestNothingRunsWithoutItsClient(t *testing.T) {
 	t.Run("cancelled", func(t *testing.T) {
 		dir := t.TempDir()
-		a := overStdio(t, nil, "--workspace", dir)
+		a := overStdio(t, nil, "--dir", dir)
 		wait := held(t, dir)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
@@ -591,7 +591,7 @@ func TestNothingRunsWithoutItsClient(t *testing.T) {
 	})
 	t.Run("killed", func(t *testing.T) {
 		dir := t.TempDir()
-		cmd := croft(t, filepath.Join(t.TempDir(), "data"), "mcp", "--workspace", dir)
+		cmd := croft(t, filepath.Join(t.TempDir(), "data"), "mcp", "--dir", dir)
 		in, err := cmd.StdinPipe()
 		if err != nil {
 			t.Fatal(err)
@@ -677,7 +677,7 @@ func connect(t *testing.T, transport mcp.Transport) *agent {
 
 func TestAgentOverHTTP(t *testing.T) {
 	dir := t.TempDir()
-	url := overHTTP(t, "--workspace", dir, "--read-tracker", "session")
+	url := overHTTP(t, "--dir", dir, "--read-tracker", "session")
 	client := &http.Client{Transport: bearer{httpToken}}
 	a := connect(t, &mcp.StreamableClientTransport{Endpoint: url + "/mcp", HTTPClient: client})
 	b := connect(t, &mcp.SSEClientTransport{Endpoint: url + "/sse", HTTPClient: client})
@@ -707,7 +707,7 @@ func TestAgentOverHTTP(t *testing.T) {
 // TestNoPageInABrowserGetsIn replays what a page of another origin, or one whose
 // name was made to resolve to this machine, can have a browser send.
 func TestNoPageInABrowserGetsIn(t *testing.T) {
-	refusesStrangers(t, overHTTP(t, "--workspace", t.TempDir()))
+	refusesStrangers(t, overHTTP(t, "--dir", t.TempDir()))
 }
 
 // refusesStrangers sends a server what it must refuse.
@@ -754,18 +754,18 @@ func TestMCPFlags(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, args := range map[string][]string{
-		`--workspace "` + dir + `" and --workspaces "a=` + dir + `" are mutually exclusive; use one`: {"--workspace", dir, "--workspaces", "a=" + dir},
-		"Workspace path does not exist: " + dir + "/none":                                            {"--workspace", dir + "/none"},
-		"Workspace path is not a directory: " + file:                                                 {"--workspace", file},
-		`workspaces: no entries parsed from ","`:                                                     {"--workspaces", ","},
-		`workspaces: empty path in entry "n="`:                                                       {"--workspaces", "n="},
-		`workspace[1]: duplicate name "a"`:                                                           {"--workspaces", "a=" + dir + ",a=" + dir},
-		`workspace[0]: cannot derive a non-empty name from root "/"; pass an explicit name`:          {"--workspaces", "/"},
-		`workspace name "all"`:                                                                       {"--workspaces", "all=" + dir},
-		`toolset "x"`:                                                                                {"--toolset", "x"},
-		`--read-tracker "x"`:                                                                         {"--read-tracker", "x"},
-		`rule "maybe:Bash"`:                                                                          {"--approve", "maybe:Bash"},
-		`listen on every interface`:                                                                  {"--http", ":1"},
+		`--dir "` + dir + `" and --dirs "a=` + dir + `" are mutually exclusive`:             {"--dir", dir, "--dirs", "a=" + dir},
+		"Workspace path does not exist: " + dir + "/none":                                   {"--dir", dir + "/none"},
+		"Workspace path is not a directory: " + file:                                        {"--dir", file},
+		`workspaces: no entries parsed from ","`:                                            {"--dirs", ","},
+		`workspaces: empty path in entry "n="`:                                              {"--dirs", "n="},
+		`workspace[1]: duplicate name "a"`:                                                  {"--dirs", "a=" + dir + ",a=" + dir},
+		`workspace[0]: cannot derive a non-empty name from root "/"; pass an explicit name`: {"--dirs", "/"},
+		`workspace name "all"`:                                                              {"--dirs", "all=" + dir},
+		`toolset "x"`:                                                                       {"--toolset", "x"},
+		`--read-tracker "x"`:                                                                {"--read-tracker", "x"},
+		`rule "maybe:Bash"`:                                                                 {"--approve", "maybe:Bash"},
+		`listen on every interface`:                                                         {"--http", ":1"},
 	} {
 		out, err := croft(t, filepath.Join(t.TempDir(), "data"), append([]string{"mcp"}, args...)...).CombinedOutput()
 		if err == nil || !strings.Contains(string(out), want) && want != `listen on every interface` {

@@ -233,7 +233,7 @@ func TestAgentStartsAProgramForAServer(t *testing.T) {
 	_, on := startUp(t)
 	must(t, on("ws", "open", "here", "--provider", "memory"))
 	must(t, on("ws", "open", "other", "--provider", "memory"))
-	s, err := newClient(nil).Connect(t.Context(), overPipes(lasting(on("mcp", "--ws", "here"))), nil)
+	s, err := newClient(nil).Connect(t.Context(), overPipes(lasting(on("mcp", "--workspace", "here"))), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

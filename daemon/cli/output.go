@@ -12,6 +12,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"golang.org/x/term"
 )
 
 // printAnswer prints v as JSON with --json, and else calls text.
@@ -42,14 +44,20 @@ func (a *command) printRemoved(name string) error {
 // note prints a line to standard error, except with --json, where standard error has
 // only an error as JSON.
 func (a *command) note(format string, args ...any) {
-	if !a.json {
-		fmt.Fprintf(a.Err, format+"\n", args...)
+	text := fmt.Sprintf(format+"\n", args...)
+	switch {
+	case a.json:
+	case a.view != nil:
+		a.view.Print(text)
+	default:
+		fmt.Fprint(a.Err, text)
 	}
 }
 
 // writeTable prints rows in columns. Texts of users and workloads, such as labels and
 // paths, are among the cells, so a cell that a terminal could interpret is quoted.
 func writeTable(w io.Writer, rows [][]string) error {
+	width := tableWidth(w, rows)
 	var b strings.Builder
 	tw := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
 	for _, row := range rows {
@@ -64,9 +72,34 @@ func writeTable(w io.Writer, rows [][]string) error {
 	}
 	out := bufio.NewWriter(w)
 	for line := range strings.Lines(b.String()) {
-		fmt.Fprintln(out, strings.TrimRight(line, " \n"))
+		fmt.Fprintln(out, cutLine(strings.TrimRight(line, " \n"), width))
 	}
 	return out.Flush()
+}
+
+// tableWidth returns the width of the lines of a list, one with a line of titles, on a
+// terminal. Other tables are not cut: 0.
+func tableWidth(w io.Writer, rows [][]string) int {
+	if len(rows) == 0 || len(rows[0]) == 0 || rows[0][0] != strings.ToUpper(rows[0][0]) {
+		return 0
+	}
+	f, ok := terminalFile(w)
+	if !ok {
+		return 0
+	}
+	cols, _, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		return 0
+	}
+	return cols
+}
+
+// cutLine cuts a line to a width, 0 for any, so that the terminal does not wrap it.
+func cutLine(line string, width int) string {
+	if r := []rune(line); width > 1 && len(r) > width {
+		return string(r[:width-1]) + "…"
+	}
+	return line
 }
 
 // printable returns a name, quoted if it has control characters or invalid UTF-8,

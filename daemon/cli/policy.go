@@ -29,7 +29,7 @@ type policyFlags struct {
 
 func (p *policyFlags) registerFlags(f *pflag.FlagSet) {
 	p.registerAllButEnv(f)
-	f.StringArrayVar(&p.env, "env", nil, "K=V for every process; may be given several times")
+	registerEnv(f, &p.env)
 }
 
 // given reports whether a flag was given.
@@ -89,7 +89,7 @@ func (p *policyFlags) applyNetwork(n *workspace.Network) error {
 	for _, s := range p.secrets {
 		name, host, ok := strings.Cut(s, "@")
 		if !ok || name == "" {
-			return usagef("--secret %q is not NAME@HOST", s)
+			return usagef("--secret %q is not NAME@HOST: give a secret and the host that gets it, such as --secret KEY@api.example.com", s)
 		}
 		rule, err := parseRule("--secret", host)
 		if err != nil {
@@ -189,7 +189,7 @@ func parseEnv(pairs []string) (map[string]string, error) {
 	for _, pair := range pairs {
 		k, v, ok := strings.Cut(pair, "=")
 		if !ok || k == "" {
-			return nil, usagef("--env %q is not K=V", pair)
+			return nil, usagef("--env %q is not K=V: give a name and a value, such as --env GREETING=hi", pair)
 		}
 		if env == nil {
 			env = map[string]string{}

@@ -43,13 +43,15 @@ The steps that were done are printed even if one fails.`,
 			return a.runPrep(ctx, opts)
 		}),
 	}
-	cmd.Flags().StringVarP(&opts.workspace, "workspace", "w", "", "name or id of the workspace")
+	cmd.Flags().StringVar(&opts.workspace, "workspace", "", "workspace by name or id")
 	cmd.Flags().BoolVar(&opts.dryRun, "dry-run", false, "print the steps without doing them")
-	_ = cmd.MarkFlagRequired("workspace") // it fails only for an unknown flag
 	return cmd
 }
 
 func (a *command) runPrep(ctx context.Context, opts prepOptions) error {
+	if opts.workspace == "" {
+		return usagef("--workspace is required: give the name of a workspace, such as: croft prep %s --workspace demo", opts.file)
+	}
 	text, dir, err := a.readSpec(opts.file)
 	if err != nil {
 		return err
@@ -72,7 +74,9 @@ func (a *command) runPrep(ctx context.Context, opts prepOptions) error {
 		if opts.dryRun {
 			do = r.Plan
 		}
+		_, stop := a.startProgress("preparing")
 		report, err := do(ctx, spec)
+		stop()
 		for _, w := range report.Warnings {
 			a.note("warning: %s", w)
 		}

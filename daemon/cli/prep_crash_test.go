@@ -54,11 +54,11 @@ commands:
 		if !killed {
 			whole++
 		}
-		out, err := c.croft(t.Context(), "prep", spec, "-w", "demo").CombinedOutput()
+		out, err := c.croft(t.Context(), "prep", spec, "--workspace", "demo").CombinedOutput()
 		if err != nil {
 			t.Fatalf("round %d: after the kill: %v: %s", round, err, out)
 		}
-		plan, err := c.croft(t.Context(), "prep", spec, "-w", "demo", "--dry-run").Output()
+		plan, err := c.croft(t.Context(), "prep", spec, "--workspace", "demo", "--dry-run").Output()
 		if err != nil || strings.Contains(string(plan), "create") || strings.Contains(string(plan), "update") || strings.Contains(string(plan), "repair") {
 			t.Fatalf("round %d: there is still something to do: %v: %s", round, err, plan)
 		}
@@ -74,7 +74,7 @@ commands:
 // killedPrep runs croft prep and kills it within some time; it reports whether that
 // came before the end.
 func (c *crash) killedPrep(ctx context.Context, spec string) bool {
-	cmd := c.croft(ctx, "prep", spec, "-w", "demo")
+	cmd := c.croft(ctx, "prep", spec, "--workspace", "demo")
 	if err := cmd.Start(); err != nil {
 		c.t.Fatal(err)
 	}

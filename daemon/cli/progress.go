@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
+	"os"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -22,8 +22,7 @@ const progressDelay = time.Second
 // showProgress shows a progress line on a terminal, from the progress events of a
 // workspace. stop removes the line.
 func (a *command) showProgress(ctx context.Context, c *client.Client, id, what string) (stop func()) {
-	out, ok := terminalFile(a.Err)
-	if !ok || a.json {
+	if !a.showsProgress() {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -39,24 +38,38 @@ func (a *command) showProgress(ctx context.Context, c *client.Client, id, what s
 			return err
 		})
 	})
-	view := now.startView(out, a.terminalSize().Cols, what)
+	end := a.startView(&now, what)
 	return func() {
 		cancel()
 		listening.Wait()
-		view.Stop()
+		end()
 	}
 }
 
 // showLocalProgress is showProgress for work of this process, under the returned
 // context.
 func (a *command) showLocalProgress(ctx context.Context, what string) (_ context.Context, stop func()) {
-	out, ok := terminalFile(a.Err)
-	if !ok || a.json {
-		return ctx, func() {}
+	now, stop := a.startProgress(what)
+	if now != nil {
+		ctx = driver.WithProgress(ctx, func(files, bytes int64) { now.set(files, bytes) })
 	}
-	var now progressLine
-	ctx = driver.WithProgress(ctx, func(files, bytes int64) { now.set(files, bytes) })
-	return ctx, now.startView(out, a.terminalSize().Cols, what).Stop
+	return ctx, stop
+}
+
+// startProgress shows a line that says what is done and for how long, until stop. The caller
+// may set counts in it; it is nil if no progress is shown.
+func (a *command) startProgress(what string) (now *progressLine, stop func()) {
+	if !a.showsProgress() {
+		return nil, func() {}
+	}
+	now = new(progressLine)
+	return now, a.startView(now, what)
+}
+
+// showsProgress reports whether standard error is a terminal that can redraw lines.
+func (a *command) showsProgress() bool {
+	_, ok := terminalFile(a.Err)
+	return ok && !a.json && os.Getenv("TERM") != "dumb"
 }
 
 // A progressLine is the newest line of progress.
@@ -66,10 +79,24 @@ func (p *progressLine) set(files, bytes any) {
 	p.Store(fmt.Sprintf(": %v files, %v", files, sizeText(bytes)))
 }
 
-// startView shows the text in one line, once the work has taken longer than patient.
-func (p *progressLine) startView(out io.Writer, width int, what string) *live.View {
+// A byteCounter shows how many bytes were written to it.
+type byteCounter struct {
+	progress *progressLine
+	n        int64
+}
+
+// Write counts the bytes.
+func (c *byteCounter) Write(data []byte) (int, error) {
+	c.n += int64(len(data))
+	c.progress.Store(": " + sizeText(c.n))
+	return len(data), nil
+}
+
+// startView shows the text in one line, once the work has taken longer than progressDelay.
+// Notes are printed above it.
+func (a *command) startView(p *progressLine, what string) (stop func()) {
 	start := time.Now()
-	return live.Start(out, width, func() []string {
+	a.view = live.Start(a.Err, a.terminalSize().Cols, func() []string {
 		took := time.Since(start)
 		if took <= progressDelay {
 			return nil
@@ -77,6 +104,11 @@ func (p *progressLine) startView(out io.Writer, width int, what string) *live.Vi
 		now, _ := p.Load().(string)
 		return []string{fmt.Sprintf("%s%s (%d s)", what, now, int(took.Seconds()))}
 	})
+	return func() {
+		view := a.view
+		a.view = nil
+		view.Stop()
+	}
 }
 
 // sizeText formats a number of bytes, of any type that an event has.

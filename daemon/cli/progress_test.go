@@ -87,12 +87,17 @@ func TestLongWorkShowsOnATerminal(t *testing.T) {
 		{"undo", "going back", []string{"ws", "undo", "demo"}},
 		{"apply", "comparing", []string{"ws", "apply", "demo", "DIR"}},
 		{"apply into", "merging", []string{"ws", "apply", "demo", "--into", "other"}},
+		{"template", "making the template", []string{"template", "create", "t", "--dir", "DIR"}},
+		{"gc", "collecting garbage", []string{"snapshot", "gc"}},
+		{"backup", "backing up", []string{"backup", "DIR/all.croft"}},
+		{"put", "copying", []string{"ws", "put", "fresh", "DIR", "."}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			data, dir := filepath.Join(t.TempDir(), "data"), t.TempDir()
 			for _, args := range [][]string{
-				{"ws", "open", "demo", "--provider", "local"}, {"ws", "open", "other", "--provider", "local"}, {"ws", "put", "demo", "-", "file"},
+				{"ws", "open", "demo", "--provider", "local"}, {"ws", "open", "other", "--provider", "local"},
+				{"ws", "open", "fresh", "--provider", "local"}, {"ws", "put", "demo", "-", "file"},
 				{"ws", "snapshot", "demo", "first"}, {"ws", "put", "demo", "-", "second"},
 			} {
 				cmd := croft(t, data, args...)
@@ -107,9 +112,7 @@ func TestLongWorkShowsOnATerminal(t *testing.T) {
 			}
 			defer lock.Close()
 			for i, arg := range tt.args {
-				if arg == "DIR" {
-					tt.args[i] = dir
-				}
+				tt.args[i] = strings.Replace(arg, "DIR", dir, 1)
 			}
 			cmd := croft(t, data, tt.args...)
 			tty, err := pty.Start(cmd)

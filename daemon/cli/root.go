@@ -1,8 +1,8 @@
 package cli
 
 import (
+	"cmp"
 	"context"
-	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -18,7 +18,7 @@ import (
 	"github.com/croft-run/croft/daemon/app"
 	"github.com/croft-run/croft/daemon/config"
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/internal/suggest"
+	"github.com/croft-run/croft/internal/live"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -64,12 +64,15 @@ func Run(ctx context.Context, args []string, streams Streams, providers ...drive
 	if end := slices.Index(args, "--"); end >= 0 {
 		args = args[:end]
 	}
-	a.json = a.json || slices.Contains(args, "--json")
+	a.json = a.json || exitStatus(err) == exitUsage && slices.Contains(args, "--json")
 	if ctx.Err() != nil && fault.Of(err) == fault.Canceled {
 		err = &failure{errInterrupted} // whichever call noticed the signal
 	}
 	return a.reportError(cmd, err)
 }
+
+// codegenFlags are the flags of CodeGen-Sandbox that have another name here.
+var codegenFlags = map[string]string{"workspace": "dir", "workspaces": "dirs"}
 
 // acceptSingleDash rewrites the flags of croft mcp that are given with one dash, such as
 // -workspaces, as CodeGen-Sandbox and other programs with Go's package flag take them.
@@ -83,9 +86,14 @@ func acceptSingleDash(root *cobra.Command, args []string) []string {
 		if arg == "--" {
 			break
 		}
-		name, _, _ := strings.Cut(strings.TrimPrefix(arg, "-"), "=")
-		if strings.HasPrefix(arg, "-") && len(name) > 1 && cmd.Flags().Lookup(name) != nil {
-			out[i] = "-" + arg
+		name, value, hasValue := strings.Cut(strings.TrimPrefix(arg, "-"), "=")
+		name = cmp.Or(codegenFlags[name], name)
+		if !strings.HasPrefix(arg, "-") || len(name) < 2 || cmd.Flags().Lookup(name) == nil {
+			continue
+		}
+		out[i] = "--" + name
+		if hasValue {
+			out[i] += "=" + value
 		}
 	}
 	return out
@@ -106,6 +114,10 @@ type command struct {
 	resolved *config.Config // cache of settings
 	system   *app.System    // the open data directory, without --server
 
+	view *live.View // the line of progress that is shown now
+
+	named map[string]string // ids of workspaces to the names that the user gave
+
 	secrets    func() map[string]app.Secret // of the user's agents, for croft work
 	noProjects bool                         // see app.Config
 }
@@ -118,8 +130,14 @@ func (a *command) rootCommand() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.ArbitraryArgs,
-		RunE:          runGroup,
-		Version:       versionLine(),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return unknownCommand(cmd, args[0])
+			}
+			_, err := io.WriteString(a.Out, startText)
+			return err
+		},
+		Version: versionLine(),
 
 		PersistentPreRunE: a.resolveTarget,
 	}
@@ -144,6 +162,7 @@ func (a *command) rootCommand() *cobra.Command {
 			c.Args, c.RunE = cobra.ArbitraryArgs, runGroup
 		}
 	}
+	setGroups(root, rootGroups)
 	checkArguments(root)
 	a.registerCompletions(root)
 	return root
@@ -157,14 +176,7 @@ func runGroup(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return cmd.Help()
 	}
-	msg := fmt.Sprintf("unknown command %q for %q", args[0], cmd.CommandPath())
-	var names []string
-	for _, c := range cmd.Commands() {
-		if c.IsAvailableCommand() {
-			names = append(names, c.Name())
-		}
-	}
-	return usagef("%s%s", msg, suggest.Hint(args[0], names))
+	return unknownCommand(cmd, args[0])
 }
 
 // run makes the RunE of a command. Errors of f become failures; other errors of

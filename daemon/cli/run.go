@@ -44,7 +44,7 @@ type runOptions struct {
 func (a *command) runCommand() *cobra.Command {
 	var opts runOptions
 	cmd := &cobra.Command{
-		Use:   "run [flags] -- PROGRAM [ARGUMENT]...",
+		Use:   "run [flags] [--] PROGRAM [ARGUMENT]...",
 		Short: "Run a command in a temporary workspace",
 		Long: `Run a command in a temporary workspace, which is destroyed when the command ends, also on Ctrl-C
 and SIGTERM. Output is shown at once; on a terminal the command has a terminal. Only directories of
@@ -57,15 +57,14 @@ The exit status is that of the command; 125 is an error of croft itself.`,
   croft run --rw . --toolchain auto -- npm test
   croft run --allow-net api.example.com --secret KEY@api.example.com -- curl https://api.example.com/`,
 		Args: cobra.ArbitraryArgs,
-	}
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		words, err := commandAfterDash(cmd, args, 0)
-		if err != nil {
-			return err
-		}
-		return run(func(ctx context.Context, _ []string) error {
-			return withCroftStatus(a.runInNewWorkspace(ctx, opts, words))
-		})(cmd, args)
+		RunE: func(cmd *cobra.Command, words []string) error {
+			if len(words) == 0 {
+				return usagef("croft run needs a program, such as: croft run -- ls -l")
+			}
+			return run(func(ctx context.Context, _ []string) error {
+				return withCroftStatus(a.runInNewWorkspace(ctx, opts, words))
+			})(cmd, words)
+		},
 	}
 	f := cmd.Flags()
 	f.SetInterspersed(false)
@@ -75,6 +74,7 @@ The exit status is that of the command; 125 is an error of croft itself.`,
 	registerGit(f, &opts.git)
 	opts.policy.registerFlags(f)
 	opts.command.registerFlags(f)
+	registerHabit(f, "rm", "", "the workspace is always removed")
 	return cmd
 }
 
@@ -92,7 +92,9 @@ func (a *command) runInNewWorkspace(ctx context.Context, opts runOptions, words 
 		if a.server == "" {
 			a.sweepRuns(ctx, c)
 		}
+		_, stop := a.startProgress("opening the workspace")
 		rec, err := c.CreateWith(ctx, spec, opts.policy.name)
+		stop()
 		if err != nil {
 			return err
 		}

@@ -302,7 +302,7 @@ func TestExecTellsWhatWasRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	said, _ := croft(t, data, "tool", "Bash", string(args), "--ws", "box").CombinedOutput()
+	said, _ := croft(t, data, "tool", "Bash", string(args), "--workspace", "box").CombinedOutput()
 	for _, want := range []string{"network: 127.0.0.9:8000 was refused" + reason + "; the operator can allow", "network: and 3 more were refused\n"} {
 		if !strings.Contains(string(said), want) {
 			t.Errorf("the Bash tool says %s; want %s", said, want)

@@ -25,6 +25,9 @@ import (
 var update = flag.Bool("update", false, "rewrite what scripts expect")
 
 func TestMain(m *testing.M) {
+	if err := os.Setenv("TERM", "xterm"); err != nil { // on a dumb terminal no progress is shown
+		panic(err)
+	}
 	testscript.Main(m, map[string]func(){
 		"croft": func() { os.Exit(cli.Main(shellProvider()...)) },
 	})

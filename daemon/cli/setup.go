@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/croft-run/croft/daemon/setup"
 	"github.com/croft-run/croft/fault"
@@ -55,7 +56,7 @@ A file that can't be parsed is left as it is.`,
 		RunE:    run(func(_ context.Context, args []string) error { return a.setup(args, opts) }),
 	}
 	f := cmd.Flags()
-	f.BoolVarP(&opts.yes, "yes", "y", false, "make the changes without asking")
+	registerYes(f, &opts.yes)
 	f.BoolVar(&opts.undo, "undo", false, "remove the server again; a file that has not changed since becomes that of before")
 	return cmd
 }
@@ -153,6 +154,11 @@ func (a *command) setupAgent(agent setup.Agent, opts setupOptions, in *bufio.Rea
 	}
 	r.State = state
 	return r, nil
+}
+
+// registerYes adds the flag that answers the question of confirm.
+func registerYes(f *pflag.FlagSet, yes *bool) {
+	f.BoolVarP(yes, "yes", "y", false, "do it without asking")
 }
 
 // confirm asks a question on the terminal. Without one the answer is no.

@@ -72,7 +72,7 @@ the origins of existing workspaces always stay. Run croft snapshot gc to free th
 	f := cmd.Flags()
 	f.IntVar(&r.Keep, "keep", 0, "keep the newest N of each workspace")
 	f.DurationVar(&maxAge, "max-age", 0, "keep younger snapshots, such as 72h")
-	f.StringVar(&r.Workspace, "workspace", "", "only snapshots of this workspace, by name, or by id if it is destroyed")
+	f.StringVar(&r.Workspace, "workspace", "", "workspace by name or id (if it is destroyed, by id); only its snapshots")
 	return cmd
 }
 
@@ -121,7 +121,9 @@ func (a *command) snapshotGCCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: run(func(ctx context.Context, _ []string) error {
 			return a.withClient(ctx, func(c *client.Client) error {
+				_, stop := a.startProgress("collecting garbage")
 				res, err := decodeAnswer[snapshot.GCResult](c.GCSnapshots(ctx))
+				stop()
 				if err != nil {
 					return err
 				}
@@ -144,7 +146,9 @@ can't be restored without them. Nothing is changed.`,
 		Args: cobra.NoArgs,
 		RunE: run(func(ctx context.Context, _ []string) error {
 			return a.withClient(ctx, func(c *client.Client) error {
+				_, stop := a.startProgress("reading the store")
 				report, err := decodeAnswer[snapshot.Report](c.CheckSnapshots(ctx))
+				stop()
 				if err != nil {
 					return err
 				}
@@ -184,23 +188,25 @@ for a part of the bucket) or mem://. Objects that the bucket has already are not
 
 Files that usually contain credentials, such as .env, .netrc and private keys, are left out and listed on standard
 error, since others may read the bucket. --credentials includes them.`,
-		Example: "  croft snapshot export ID --to file:///srv/snapshots",
+		Example: "  croft snapshot export ID --bucket file:///srv/snapshots",
 		Args:    cobra.ExactArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
 			if to == "" {
-				return usagef("--to is required: the URL of a bucket")
+				return usagef("--bucket is required: give the URL of a bucket, such as file:///srv/snapshots")
 			}
 			return a.snapshotExport(ctx, args[0], to, credentials)
 		}),
 	}
-	cmd.Flags().StringVar(&to, "to", "", "URL of the bucket")
+	cmd.Flags().StringVar(&to, "bucket", "", "URL of the bucket")
 	cmd.Flags().BoolVar(&credentials, "credentials", false, "include files that usually contain credentials")
 	return cmd
 }
 
 func (a *command) snapshotExport(ctx context.Context, id, to string, credentials bool) error {
 	return a.withClient(ctx, func(c *client.Client) error {
+		_, stop := a.startProgress("copying to the bucket")
 		res, err := c.ExportSnapshot(ctx, id, to, credentials)
+		stop()
 		if err != nil {
 			return err
 		}
@@ -231,24 +237,26 @@ func (a *command) snapshotImportCommand() *cobra.Command {
 		Short: "Copy a snapshot from a store in a bucket, and print its id here",
 		Long: `Copy a snapshot from a store in a bucket, by the id that croft snapshot export printed, and print its
 id here. Without SNAPSHOT, list the snapshots of the bucket. The URL is as for croft snapshot export.`,
-		Example: "  croft snapshot import --from file:///srv/snapshots\n  croft snapshot import ID --from file:///srv/snapshots\n" +
+		Example: "  croft snapshot import --bucket file:///srv/snapshots\n  croft snapshot import ID --bucket file:///srv/snapshots\n" +
 			"  croft template create back --snapshot ID && croft ws open again --template back",
 		Args: cobra.MaximumNArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
 			if from == "" {
-				return usagef("--from is required: the URL of a bucket")
+				return usagef("--bucket is required: give the URL of a bucket, such as file:///srv/snapshots")
 			}
 			return a.snapshotImport(ctx, args, from)
 		}),
 	}
-	cmd.Flags().StringVar(&from, "from", "", "URL of the bucket")
+	cmd.Flags().StringVar(&from, "bucket", "", "URL of the bucket")
 	return cmd
 }
 
 func (a *command) snapshotImport(ctx context.Context, ids []string, from string) error {
 	return a.withClient(ctx, func(c *client.Client) error {
 		id := strings.Join(ids, "")
+		_, stop := a.startProgress("copying from the bucket")
 		list, err := c.ImportSnapshot(ctx, id, from)
+		stop()
 		if err != nil {
 			return err
 		}

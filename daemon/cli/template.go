@@ -33,10 +33,10 @@ func (a *command) templateCreateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create NAME",
 		Short: "Make a template from a directory, a snapshot, a git repository or an image",
-		Long: `Make a template from one of --dir, --snapshot, --git and --image. Nothing of the source is run:
+		Long: `Make a template from one of --dir, --snapshot, --repo and --image. Nothing of the source is run:
 from a repository the files of one commit are read, without hooks and filters.`,
 		Example: `  croft template create app --dir ~/src/app --ignore node_modules/
-  croft template create app-v1 --git ~/src/app --revision v1
+  croft template create app-v1 --repo ~/src/app --revision v1
   croft template create debian --image debian:stable-slim
   croft template create tools --image ./tools.tar`,
 		Args: cobra.ExactArgs(1),
@@ -46,10 +46,10 @@ from a repository the files of one commit are read, without hooks and filters.`,
 		}),
 	}
 	f := cmd.Flags()
-	f.StringVar(&t.Dir, "dir", "", "a directory")
-	f.StringVar(&t.Snapshot, "snapshot", "", "a snapshot, by its id")
-	f.StringVar(&t.Git, "git", "", "a git repository on disk")
-	f.StringVar(&t.Revision, "revision", "", "with --git: a branch, tag or commit (default HEAD)")
+	f.StringVar(&t.Dir, "dir", "", "directory of the host")
+	f.StringVar(&t.Snapshot, "snapshot", "", "snapshot by its id")
+	f.StringVar(&t.Git, "repo", "", "git repository of the host")
+	f.StringVar(&t.Revision, "revision", "", "with --repo: a branch, tag or commit (default HEAD)")
 	f.StringVar(&t.Image, "image", "", "an OCI layout or a tarball, as a path with a slash, or the name of an image in a registry")
 	f.BoolVar(&t.Credentials, "credentials", false, "with --dir: take credential files, such as .env, along")
 	f.StringArrayVar(&t.Ignore, "ignore", nil, "leave out files that match this pattern of .gitignore syntax")
@@ -57,6 +57,9 @@ from a repository the files of one commit are read, without hooks and filters.`,
 }
 
 func (a *command) templateCreate(ctx context.Context, t client.TemplateRequest) error {
+	if t.Dir+t.Snapshot+t.Git+t.Image == "" {
+		return usagef("no source: give one of --dir DIR, --snapshot ID, --repo DIR and --image IMAGE")
+	}
 	paths := []*string{&t.Dir, &t.Git}
 	if isPath(t.Image) {
 		paths = append(paths, &t.Image)
@@ -74,7 +77,9 @@ func (a *command) templateCreate(ctx context.Context, t client.TemplateRequest) 
 		}
 	}
 	return a.withClient(ctx, func(c *client.Client) error {
+		_, stop := a.startProgress("making the template")
 		made, err := c.CreateTemplate(ctx, t)
+		stop()
 		if err != nil {
 			return err
 		}

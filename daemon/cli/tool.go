@@ -37,7 +37,7 @@ are listed. With --json the answer is the data instead of the text. A file that 
 changes is read first, as agents have to.`,
 		Example: `  croft tool
   croft tool Read '{"file_path": "README.md"}'
-  croft tool Bash '{"command": "make test"}' --workspace ~/src/app
+  croft tool Bash '{"command": "make test"}' --dir ~/src/app
   croft tool Edit --schema`,
 		Args: cobra.MaximumNArgs(2),
 		RunE: run(func(ctx context.Context, args []string) error { return a.runTool(ctx, opts, args) }),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"path/filepath"
 
@@ -17,6 +18,31 @@ type transfer struct {
 	verb string // put or got
 	done transferAnswer
 	code fault.Code // of the first entry that was left out
+
+	progress *progressLine // nil if none is shown
+}
+
+// follow returns a reader that shows in the progress how much of a file was read.
+func (t *transfer) follow(body io.Reader) io.Reader {
+	if t.progress == nil {
+		return body
+	}
+	return io.TeeReader(body, &fileCounter{progress: t.progress, files: t.done.Files, bytes: t.done.Bytes})
+}
+
+// A fileCounter shows how many files and bytes were copied, with those of one file that are
+// written to it.
+type fileCounter struct {
+	progress *progressLine
+	files    int
+	bytes    int64
+}
+
+// Write counts the bytes.
+func (c *fileCounter) Write(data []byte) (int, error) {
+	c.bytes += int64(len(data))
+	c.progress.set(c.files, c.bytes)
+	return len(data), nil
 }
 
 // transferAnswer is what a put or a get copied. The top directory does not count.

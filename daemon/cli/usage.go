@@ -57,11 +57,13 @@ func emptyFlag(flags *pflag.FlagSet) (err error) {
 func flagError(cmd *cobra.Command, err error) error {
 	bad := new(pflag.InvalidValueError)
 	if !errors.As(err, &bad) {
-		var known []string
 		name := new(pflag.NotExistError)
 		if errors.As(err, &name) {
-			cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, "--"+f.Name) })
-			return usagef("%v%s", err, suggest.Hint("--"+name.GetSpecifiedName(), known))
+			return unknownFlag(cmd, name)
+		}
+		if missing := new(pflag.ValueRequiredError); errors.As(err, &missing) {
+			f := missing.GetFlag()
+			return usagef("--%s needs a value: %s", f.Name, f.Usage)
 		}
 		return err
 	}
@@ -77,6 +79,25 @@ func flagError(cmd *cobra.Command, err error) error {
 	return usagef("--%s %q: give %s", f.Name, bad.GetValue(), what)
 }
 
+// unknownFlag is the error for a flag that the command does not have.
+func unknownFlag(cmd *cobra.Command, err *pflag.NotExistError) error {
+	flag := "--" + err.GetSpecifiedName()
+	if shorthands := err.GetSpecifiedShortnames(); shorthands != "" {
+		flag = "-" + err.GetSpecifiedName()
+	}
+	hint := flagHint(cmd, flag)
+	if hint == "" {
+		var known []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			if !f.Hidden {
+				known = append(known, "--"+f.Name)
+			}
+		})
+		hint = suggest.Hint(flag, known)
+	}
+	return usagef("unknown flag: %s%s", flag, hint)
+}
+
 // checkArguments makes the commands at and below cmd refuse a wrong number of
 // arguments, and empty ones, with the usage.
 func checkArguments(cmd *cobra.Command) {
@@ -89,10 +110,16 @@ func checkArguments(cmd *cobra.Command) {
 	}
 	_, words, _ := strings.Cut(cmd.Use, " ")
 	// Arguments after -- belong to another program.
-	free := strings.Contains(words, "-- ")
+	free := strings.Contains(words, "-- ") || strings.Contains(words, "[--]")
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		if check(cmd, args) != nil {
-			return usagef("%s takes %s; given %s", cmd.CommandPath(), orNone(words), countText(len(args), "argument"))
+		if err := check(cmd, args); errors.Is(err, pflag.ErrHelp) || errors.As(err, new(*usageError)) {
+			return err
+		} else if err != nil {
+			hint := ""
+			if cmd.CommandPath() == "croft ws ls" && len(args) == 0 {
+				hint = "; croft ws list lists the workspaces"
+			}
+			return usagef("%s takes %s; given %s%s", cmd.CommandPath(), orNone(words), countText(len(args), "argument"), hint)
 		}
 		for i, arg := range args {
 			if arg == "" && !free {

@@ -88,7 +88,7 @@ The exit status is that of the agent; 125 is an error of croft itself.`,
 	f.BoolVar(&opts.start.ShareLogin, "share-login", false, "put the login file or key of the agent inside, where everything can read it")
 	f.BoolVar(&opts.start.Credentials, "credentials", false, "take credential files of the project, such as .env, along")
 	f.StringArrayVar(&opts.policy.secrets, "secret", nil, "NAME@HOST: allow HOST, and let the proxy add this secret, which the work never sees; may be given several times")
-	f.StringArrayVar(&opts.policy.env, "env", nil, "K=V for every process; may be given several times")
+	registerEnv(f, &opts.policy.env)
 	opts.host.registerFlags(f, "", "")
 	opts.host.toolchains = []string{toolchain.Auto}
 	chosen := f.Lookup("toolchain")

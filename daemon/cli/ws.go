@@ -20,5 +20,6 @@ func (a *command) wsCommand() *cobra.Command {
 		a.wsSnapshotCommand(), a.wsSnapshotsCommand(), a.wsRestoreCommand(), a.wsForkCommand(), a.wsDiffCommand(), a.wsApplyCommand(),
 		a.wsUndoCommand(), a.wsRedoCommand(), a.wsHistoryCommand(),
 	)
+	setGroups(cmd, wsGroups)
 	return cmd
 }

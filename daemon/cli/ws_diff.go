@@ -230,9 +230,9 @@ func fetchDiff(ctx context.Context, c *client.Client, name string, opts client.D
 	return d, nil
 }
 
-// useColour reports whether w is a terminal and NO_COLOR is not set.
+// useColour reports whether w is a terminal with colours, and NO_COLOR is not set.
 func (a *command) useColour(w io.Writer) bool {
-	if os.Getenv("NO_COLOR") != "" {
+	if os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
 		return false
 	}
 	_, ok := terminalFile(w)

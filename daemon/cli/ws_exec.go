@@ -25,25 +25,31 @@ type wsExecOptions struct {
 func (a *command) wsExecCommand() *cobra.Command {
 	var opts wsExecOptions
 	cmd := &cobra.Command{
-		Use:   "exec NAME [flags] -- PROGRAM [ARGUMENT]...",
+		Use:   "exec NAME [flags] [--] PROGRAM [ARGUMENT]...",
 		Short: "Run a command in a workspace",
 		Long: `Run a command in a workspace, with the standard streams of this program. With --detach it is
 started as a background session, whose id is printed; see croft ws ps, logs, shell and kill.
 
 The exit status is that of the command; 125 is an error of croft itself.`,
 		Example: "  croft ws exec demo -- ls -l\n  croft ws exec demo --detach -- make serve",
-		Args:    cobra.MinimumNArgs(1),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usagef("croft ws exec needs a workspace and a program, such as: croft ws exec demo -- ls -l")
+			}
+			opts.name = args[0]
+			return parseAfterName(cmd, args[1:])
+		},
 	}
-	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
-		opts.name = args[0]
-		if opts.argv, err = commandAfterDash(cmd, args, 1); err != nil {
-			return err
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if opts.argv = cmd.Flags().Args(); len(opts.argv) == 0 {
+			return usagef("croft ws exec needs a program, such as: croft ws exec %s -- ls -l", opts.name)
 		}
 		return run(func(ctx context.Context, _ []string) error { return withCroftStatus(a.wsExec(ctx, opts)) })(cmd, args)
 	}
 	f := cmd.Flags()
+	f.SetInterspersed(false) // flags after the program are its own
 	f.BoolVarP(&opts.detach, "detach", "d", false, "start the command as a session and print its id")
-	f.StringArrayVar(&opts.env, "env", nil, "K=V, added to the environment of the workspace; may be given several times")
+	registerEnv(f, &opts.env)
 	opts.command.registerFlags(f)
 	return cmd
 }

@@ -51,6 +51,11 @@ func (a *command) wsGet(ctx context.Context, opts wsGetOptions) error {
 	opened := false
 	err := a.withWorkspace(ctx, opts.name, func(ws *workspace.Workspace) error {
 		opened, g.ws = true, ws
+		if opts.dest != "-" {
+			now, stop := a.startProgress("copying")
+			defer stop()
+			g.progress = now
+		}
 		return g.get(ctx)
 	})
 	if !opened || opts.dest == "-" {
@@ -193,7 +198,7 @@ func (g *getter) copyFile(ctx context.Context, from, name string) error {
 	}
 	defer body.Close()
 	// Only permission bits: a workspace must not create set-uid files on the host.
-	n, err := replaceBelow(g.root, name, body, info.Mode.Perm(), true)
+	n, err := replaceBelow(g.root, name, g.follow(body), info.Mode.Perm(), true)
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ func (a *command) wsGlobCommand() *cobra.Command {
 	f.StringVar(&opts.glob.Path, "path", "", "directory where the pattern starts")
 	f.BoolVar(&opts.glob.GitIgnore, "gitignore", false, "leave out files that .gitignore files exclude")
 	f.BoolVar(&opts.glob.Hidden, "hidden", false, "also match names that start with a dot")
-	f.BoolVar(&opts.glob.Dirs, "dirs", false, "also list directories")
+	f.BoolVar(&opts.glob.Dirs, "directories", false, "also list directories")
 	f.IntVar(&opts.glob.Limit, "limit", 0, "maximum number of paths; 0 is no limit")
 	return cmd
 }

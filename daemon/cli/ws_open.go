@@ -61,7 +61,7 @@ plain directory, whose commands nothing isolates from this host.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&opts.provider, "provider", "", "kind of workspace, or name of a provider in the configuration; see croft provider list (default defaults.provider, else sandbox)")
-	f.StringVar(&opts.dir, "dir", "", "use this existing directory in place")
+	f.StringVar(&opts.dir, "dir", "", "directory of the host that is used in place")
 	registerGit(f, &opts.git)
 	f.StringArrayVar(&opts.labels, "label", nil, "label K=V; may be given several times")
 	f.StringVar(&opts.options, "options", "", "options of the provider, a JSON object")
@@ -83,7 +83,9 @@ func (a *command) wsOpen(ctx context.Context, opts wsOpenOptions) error {
 		return err
 	}
 	return a.withClient(ctx, func(c *client.Client) error {
+		_, stop := a.startProgress("opening the workspace")
 		ws, err := c.CreateWith(ctx, spec, opts.policy.name)
+		stop()
 		if err != nil {
 			return err
 		}
@@ -188,7 +190,7 @@ func parseLabels(pairs []string) (map[string]string, error) {
 	for _, pair := range pairs {
 		k, v, ok := strings.Cut(pair, "=")
 		if !ok || k == "" {
-			return nil, usagef("--label %q is not K=V", pair)
+			return nil, usagef("--label %q is not K=V: give a key and a value, such as --label team=core", pair)
 		}
 		if labels == nil {
 			labels = map[string]string{}

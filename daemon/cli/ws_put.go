@@ -67,6 +67,9 @@ func (a *command) wsPut(ctx context.Context, opts wsPutOptions) error {
 	opened := false
 	err := a.withAttached(ctx, opts.name, func(c *client.Client, ws *workspace.Workspace) error {
 		opened, p.ws = true, ws
+		now, stop := a.startProgress("copying")
+		defer stop()
+		p.progress = now
 		rec, err := c.Show(ctx, ws.ID())
 		if err != nil {
 			return err
@@ -133,7 +136,7 @@ func (p *putter) putFile(ctx context.Context, info fs.FileInfo) error {
 
 // writeFile writes one file; with mode 0 the workspace chooses the mode.
 func (p *putter) writeFile(ctx context.Context, body io.Reader, dest string, mode fs.FileMode) error {
-	res, err := p.ws.Write(ctx, dest, body, &driver.WriteOptions{
+	res, err := p.ws.Write(ctx, dest, p.follow(body), &driver.WriteOptions{
 		Mode: mode, SetMode: mode != 0, Parents: true, CreateOnly: p.opts.createOnly, IfMatch: p.opts.ifMatch,
 	})
 	if err != nil {

@@ -35,7 +35,7 @@ The exit status is that of the shell; 125 is an error of croft itself.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&opts.session, "session", "", "attach to this session instead of starting one")
-	f.StringArrayVar(&opts.env, "env", nil, "K=V, added to the environment of the workspace; may be given several times")
+	registerEnv(f, &opts.env)
 	return cmd
 }
 

@@ -114,7 +114,7 @@ func (a *command) wsSnapshotsCommand() *cobra.Command {
 		}),
 	}
 	f := cmd.Flags()
-	f.BoolVar(&opts.CrossSession, "all", false, "also those of other workspaces and sessions")
+	f.BoolVar(&opts.CrossSession, "all", false, "all snapshots, those of other workspaces and sessions included")
 	f.IntVar(&opts.Limit, "limit", 0, "only the newest N; 0 is all")
 	f.StringVar(&remove, "delete", "", "delete this snapshot instead")
 	return cmd

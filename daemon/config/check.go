@@ -184,6 +184,9 @@ func (c *Config) checkNetwork(at string, n *Network) error {
 	return nil
 }
 
+// anyHost is the host of a rule for all of the public internet.
+const anyHost = "*"
+
 func (c *Config) checkNetRule(at string, r NetRule) error {
 	if name, named := strings.CutPrefix(r.Host, "@"); named {
 		if _, err := c.namedRules(name); err != nil {
@@ -192,8 +195,12 @@ func (c *Config) checkNetRule(at string, r NetRule) error {
 		if r.Credential != nil || r.Private || len(r.Ports) > 0 {
 			return c.keyError(at, "a named rule has its own ports and credentials; define one in network.rules")
 		}
+	} else if r.Host == anyHost {
+		if r.Credential != nil || r.Private {
+			return c.keyError(at, "credential and private are for single hosts, not for *")
+		}
 	} else if !validTarget(r.Host) {
-		return c.keyError(at+".host", "%.80q: it must be a name, *.name, an address or a range of them (CIDR), without scheme and port", r.Host)
+		return c.keyError(at+".host", "%.80q: it must be a name, *.name, an address, a range of them (CIDR), or * for the public internet, without scheme and port", r.Host)
 	}
 	for i, p := range r.Ports {
 		if p < 1 || p > 65535 {
@@ -311,7 +318,7 @@ func (c *Config) checkSecretHosts() error {
 		}
 		seen[strings.ToLower(name)] = name
 		for i, host := range c.Secrets.Hosts[name] {
-			if !validTarget(host) || host == "*" || strings.Contains(host, "/") {
+			if !validTarget(host) || host == anyHost || strings.Contains(host, "/") {
 				return c.keyError(itemPath(at, i), "%.80q: it must be a name, *.name or an address, without scheme and port", host)
 			}
 		}

@@ -250,6 +250,8 @@ var refused = []struct{ name, text, want string }{
 	{"default policy", "version: 1\ndefaults: {policy: x}\n", `:2:20: invalid argument: defaults.policy: there is no policy "x"; the policies are default`},
 	{"host", "version: 1\npolicies: {a: {network: {allow: [{host: \"https://x.example\"}]}}}\n", "without scheme and port"},
 	{"host that is a number", "version: 1\npolicies: {a: {network: {allow: [{host: \"127.1\"}]}}}\n", "policies.a.network.allow[0].host"},
+	{"any host with a credential", "version: 1\npolicies: {a: {network: {allow: [{host: \"*\", credential: s}]}}}\n", "policies.a.network.allow[0]: credential and private are for single hosts"},
+	{"any host of the private network", "version: 1\npolicies: {a: {network: {allow: [{host: \"*\", private: true}]}}}\n", "credential and private are for single hosts"},
 	{"rule without host", "version: 1\npolicies: {a: {network: {allow: [{ports: [1]}]}}}\n", `policies.a.network.allow[0]: key "host" is missing`},
 	{"rule of nothing", "version: 1\npolicies:\n  a:\n    network:\n      allow:\n        -\n", "policies.a.network.allow[0]: it must be a value or a mapping, not nothing"},
 	{"port", "version: 1\npolicies: {a: {network: {allow: [{host: x.example, ports: [70000]}]}}}\n", "70000: a port is 1 to 65535"},

@@ -151,3 +151,17 @@ func TestExpandHosts(t *testing.T) {
 		t.Errorf("(-want +got):\n%s%v", diff, err)
 	}
 }
+
+// TestPublicInternet: a policy may allow all of the public internet, and is a ceiling for less.
+func TestPublicInternet(t *testing.T) {
+	c := loadText(t, "version: 1\npolicies: {default: {network: {allow: [\"*\"]}}}\n")
+	most, err := c.Policy("default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for host, want := range map[string]fault.Code{"*": "", "pypi.org": "", "*.example.com": "", "10.0.0.1": fault.PermissionDenied} {
+		if got := allow(host).Within(most); (want == "") != (got == nil) || got != nil && fault.Of(got) != want {
+			t.Errorf("%s: %v, want %q", host, got, want)
+		}
+	}
+}

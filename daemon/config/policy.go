@@ -36,7 +36,7 @@ type Network struct {
 // A NetRule matches requests by host, port and method. Its short form is HOST, HOST:PORT or
 // @NAME, a named rule.
 type NetRule struct {
-	Host       string      `json:"host" jsonschema:"a name, *.name for its subdomains, an address, a range of them (CIDR), or @NAME for a named rule, such as @npm"`
+	Host       string      `json:"host" jsonschema:"a name, *.name for its subdomains, an address, a range of them (CIDR), * for the public internet, or @NAME for a named rule, such as @npm"`
 	Ports      []Port      `json:"ports,omitempty" jsonschema:"empty is 80 and 443 in allow, every port in deny"`
 	Methods    []string    `json:"methods,omitempty" jsonschema:"HTTP methods; empty is all"`
 	Private    bool        `json:"private,omitempty" jsonschema:"a name may stand for a private or loopback address"`

@@ -16,6 +16,7 @@ type Tenant struct {
 	Memory            Bytes     `json:"memory,omitempty" jsonschema:"sum of the limits memory of all workspaces; each then needs the limit; 0 is no quota"`
 	Disk              Bytes     `json:"disk,omitempty" jsonschema:"sum of the limits disk of all workspaces; each then needs the limit; 0 is no quota"`
 	RequestsPerSecond Count     `json:"requestsPerSecond,omitempty" jsonschema:"requests that begin in a second; 0 is no quota"`
+	MaxConnections    Count     `json:"maxConnections,omitempty" jsonschema:"requests, streams and connections that are open at the same time; those to ports of programs count on their own; 0 is no quota"`
 	Secrets           SecretSet `json:"secrets,omitzero" jsonschema:"secrets of the tenant's workspaces, which have none of the section secrets"`
 }
 
@@ -24,7 +25,8 @@ func (c *Config) Tenant(name string) Tenant {
 	t, d := c.Tenants[name], c.TenantDefaults
 	return Tenant{
 		MaxWorkspaces: cmp.Or(t.MaxWorkspaces, d.MaxWorkspaces), RequestsPerSecond: cmp.Or(t.RequestsPerSecond, d.RequestsPerSecond),
-		CPUs: cmp.Or(t.CPUs, d.CPUs), Memory: cmp.Or(t.Memory, d.Memory), Disk: cmp.Or(t.Disk, d.Disk), Secrets: t.Secrets,
+		MaxConnections: cmp.Or(t.MaxConnections, d.MaxConnections),
+		CPUs:           cmp.Or(t.CPUs, d.CPUs), Memory: cmp.Or(t.Memory, d.Memory), Disk: cmp.Or(t.Disk, d.Disk), Secrets: t.Secrets,
 	}
 }
 

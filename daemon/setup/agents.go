@@ -63,8 +63,8 @@ func Agents(opts Options) []Agent {
 	if runtime.GOOS == "darwin" {
 		code = home("Library", "Application Support", "Code", "User")
 	}
-	args := []string{"mcp", "--workspace", "."}
-	folder := []string{"mcp", "--workspace", "${workspaceFolder}"} // an editor starts programs elsewhere
+	args := []string{"mcp", "--dir", "."}
+	folder := []string{"mcp", "--dir", "${workspaceFolder}"} // an editor starts programs elsewhere
 	list := []Agent{
 		{Name: "claude", Title: "Claude Code", File: home(".claude.json"), Found: opts.find(home(".claude"), "claude"),
 			edit: jsonEditor{"mcpServers", fields{{"type", "stdio"}, {"command", opts.Command}, {"args", args}, {"alwaysLoad", true}}}}, // or it searches for tools first

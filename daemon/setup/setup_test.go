@@ -75,7 +75,7 @@ func TestAddKeepsTheRest(t *testing.T) {
     "croft": {
       "type": "stdio",
       "command": "croft",
-      "args": ["mcp", "--workspace", "."],
+      "args": ["mcp", "--dir", "."],
       "alwaysLoad": true
     }
   },
@@ -86,12 +86,12 @@ func TestAddKeepsTheRest(t *testing.T) {
   "croft": {
     "type": "stdio",
     "command": "croft",
-    "args": ["mcp", "--workspace", "."],
+    "args": ["mcp", "--dir", "."],
     "alwaysLoad": true
   }
 }}`},
-		{"all on one line", "cursor", `{"mcpServers": {"a": {"command": "a"}}}`, `{"mcpServers": {"a": {"command": "a"}, "croft": {"command":"croft","args":["mcp","--workspace","${workspaceFolder}"]}}}`},
-		{"gemini, with tabs", "gemini", "{\n\t\"theme\": \"Dracula\"\n}\n", "{\n\t\"theme\": \"Dracula\",\n\t\"mcpServers\": {\n\t\t\"croft\": {\n\t\t\t\"command\": \"croft\",\n\t\t\t\"args\": [\"mcp\", \"--workspace\", \".\"]\n\t\t}\n\t}\n}\n"},
+		{"all on one line", "cursor", `{"mcpServers": {"a": {"command": "a"}}}`, `{"mcpServers": {"a": {"command": "a"}, "croft": {"command":"croft","args":["mcp","--dir","${workspaceFolder}"]}}}`},
+		{"gemini, with tabs", "gemini", "{\n\t\"theme\": \"Dracula\"\n}\n", "{\n\t\"theme\": \"Dracula\",\n\t\"mcpServers\": {\n\t\t\"croft\": {\n\t\t\t\"command\": \"croft\",\n\t\t\t\"args\": [\"mcp\", \"--dir\", \".\"]\n\t\t}\n\t}\n}\n"},
 		{"opencode, with comments and a trailing comma", "opencode", `{
   "$schema": "https://opencode.ai/config.json", // the schema
   /* servers, of mine */
@@ -108,7 +108,7 @@ func TestAddKeepsTheRest(t *testing.T) {
     "a": {"type": "local", "command": ["a"]}, // not "croft": {}
     "croft": {
       "type": "local",
-      "command": ["croft", "mcp", "--workspace", "."],
+      "command": ["croft", "mcp", "--dir", "."],
       "enabled": true
     }
   },
@@ -125,12 +125,12 @@ func TestAddKeepsTheRest(t *testing.T) {
         "croft": {
             "type": "stdio",
             "command": "croft",
-            "args": ["mcp", "--workspace", "${workspaceFolder}"]
+            "args": ["mcp", "--dir", "${workspaceFolder}"]
         }
     }
 }
 `},
-		{"CRLF", "cursor", "{\r\n  \"mcpServers\": {\r\n    \"a\": {}\r\n  }\r\n}\r\n", "{\r\n  \"mcpServers\": {\r\n    \"a\": {},\r\n    \"croft\": {\r\n      \"command\": \"croft\",\r\n      \"args\": [\"mcp\", \"--workspace\", \"${workspaceFolder}\"]\r\n    }\r\n  }\r\n}\r\n"},
+		{"CRLF", "cursor", "{\r\n  \"mcpServers\": {\r\n    \"a\": {}\r\n  }\r\n}\r\n", "{\r\n  \"mcpServers\": {\r\n    \"a\": {},\r\n    \"croft\": {\r\n      \"command\": \"croft\",\r\n      \"args\": [\"mcp\", \"--dir\", \"${workspaceFolder}\"]\r\n    }\r\n  }\r\n}\r\n"},
 		{"codex", "codex", `# my settings
 model = "gpt-5" # the best
 
@@ -149,13 +149,13 @@ trust_level = "trusted"
 
 [mcp_servers.croft]
 command = "croft"
-args = ["mcp", "--workspace", "."]
+args = ["mcp", "--dir", "."]
 `},
 		{"an empty file", "gemini", "", `{
   "mcpServers": {
     "croft": {
       "command": "croft",
-      "args": ["mcp", "--workspace", "."]
+      "args": ["mcp", "--dir", "."]
     }
   }
 }

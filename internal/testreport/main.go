@@ -53,6 +53,7 @@ type report struct {
 func main() {
 	page := flag.String("providers", "", "file for what the conformance suite says of each provider")
 	attackPage := flag.String("attacks", "", "file for the table of attacks")
+	times := flag.String("times", "", "file for the time of each test")
 	flag.Parse()
 	r := newReport()
 	if err := r.readEvents(os.Stdin, os.Stdout); err != nil {
@@ -62,6 +63,7 @@ func main() {
 	if err := errors.Join(
 		writePage(*page, len(r.table.checks), r.table.writePage),
 		writePage(*attackPage, len(r.attacks), r.attacks.writePage),
+		writePage(*times, len(r.elapsed), r.writeTimes),
 	); err != nil {
 		fmt.Fprintln(os.Stderr, "testreport:", err)
 		os.Exit(1)
@@ -209,11 +211,23 @@ const (
 	slowSeconds = 10
 )
 
-// printSlowest prints the tests that took longest, with their subtests.
-func (r *report) printSlowest(out io.Writer) {
-	tests := slices.SortedFunc(maps.Keys(r.elapsed), func(a, b key) int {
+// bySlowest returns the tests that are no subtests, the slowest first.
+func (r *report) bySlowest() []key {
+	return slices.SortedFunc(maps.Keys(r.elapsed), func(a, b key) int {
 		return cmp.Or(cmp.Compare(r.elapsed[b], r.elapsed[a]), cmp.Compare(a.pkg, b.pkg), cmp.Compare(a.test, b.test))
 	})
+}
+
+// writeTimes writes the seconds of each test, with its subtests.
+func (r *report) writeTimes(out io.Writer) {
+	for _, k := range r.bySlowest() {
+		fmt.Fprintf(out, "%.1f %s %s\n", r.elapsed[k], k.pkg, k.test)
+	}
+}
+
+// printSlowest prints the tests that took longest, with their subtests.
+func (r *report) printSlowest(out io.Writer) {
+	tests := r.bySlowest()
 	if len(tests) == 0 || r.elapsed[tests[0]] < slowSeconds {
 		return
 	}

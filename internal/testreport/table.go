@@ -76,7 +76,7 @@ func (t *table) reasonMark(why string) string {
 func (t *table) writePage(w io.Writer) {
 	fmt.Fprint(w, `# Providers, held against the contract
 
-This page is made of the results of the tests (`+"`make docs` after `make test`"+`), never by hand: each row is a check of
+This page is made of the results of the tests (`+"`make docs` after `make test-all`"+`), never by hand: each row is a check of
 package workspacetest, each column a provider. *yes*: it was tried, and it holds. A number: it does not apply, for the reason below.
 
 `)

@@ -11,49 +11,73 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/provider/memory"
 	"github.com/croft-run/croft/registry"
 	"github.com/croft-run/croft/server/e2b"
 	"github.com/croft-run/croft/server/e2b/envd"
 	"github.com/croft-run/croft/server/httpguard"
+	"github.com/croft-run/croft/server/httplog"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
 const token = "token-of-the-server"
 
-// A host is a server over the provider memory.
+// A host is a server over one provider.
 type host struct {
 	t        *testing.T
 	url      string
 	registry *registry.Registry
+	store    *countingStore
+	open     atomic.Int64 // limit of open requests; 0 is no limit
+	routes   chan string  // of answered requests, as long as there is room
 }
 
-func newHost(t *testing.T) *host {
+// A countingStore counts lists of all records.
+type countingStore struct {
+	registry.Store
+	lists atomic.Int64
+}
+
+func (c *countingStore) List(ctx context.Context, f registry.Filter) ([]registry.Record, error) {
+	c.lists.Add(1)
+	return c.Store.List(ctx, f)
+}
+
+// newHost returns a host over the provider memory.
+func newHost(t *testing.T) *host { return newHostOver(t, new(memory.Provider)) }
+
+func newHostOver(t *testing.T, provider driver.Provider) *host {
 	t.Helper()
 	ctx, dir := t.Context(), t.TempDir()
-	store, err := registry.OpenStore(ctx, "sqlite:"+filepath.Join(dir, "croft.db"))
+	opened, err := registry.OpenStore(ctx, "sqlite:"+filepath.Join(dir, "croft.db"))
 	if err != nil {
 		t.Fatal(err)
 	}
+	store := &countingStore{Store: opened}
 	t.Cleanup(func() { store.Close() })
-	reg, err := registry.New(ctx, store, workspace.NewMux(new(memory.Provider)), nil)
+	reg, err := registry.New(ctx, store, workspace.NewMux(provider), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+	h := &host{t: t, registry: reg, store: store, routes: make(chan string, 100)}
 	server, err := e2b.New(ctx, e2b.Config{
 		Registry: reg, Envd: envd.New(envd.Config{}), Key: []byte("key"), Dir: filepath.Join(dir, "e2b"), Volumes: filepath.Join(dir, "volumes"), Domain: "boxes.example",
-		Guard:   httpguard.Guard{Token: token, Hosts: []string{"api.example"}},
+		Guard:   httpguard.Guard{Token: token, Hosts: []string{"api.example"}, Open: &auth.Open{Limit: func(string) int { return int(h.open.Load()) }}},
 		Secrets: func(context.Context) ([]string, error) { return []string{"forge", "model"}, nil },
 		Admit: func(_ context.Context, spec *driver.Spec) error {
 			if len(spec.Policy.Network.Allow) > 0 { // memory has no network
 				return fmt.Errorf("network %+v: %w", spec.Policy.Network, fault.Unsupported)
 			}
-			spec.Kind, spec.Config = "memory", nil
+			if spec.Kind = provider.Kind(); spec.Kind == memory.Kind {
+				spec.Config = nil
+			}
 			return nil
 		},
 		AdmitPolicy: func(context.Context, string, driver.Policy, *driver.Policy) error { return nil },
@@ -61,15 +85,21 @@ func newHost(t *testing.T) *host {
 	if err != nil {
 		t.Fatal(err)
 	}
-	listener := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	listener := httptest.NewServer(httplog.New(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !server.Handles(r) {
 			http.Error(w, "of another handler", http.StatusTeapot)
 			return
 		}
 		server.ServeHTTP(w, r)
-	}))
+	}), httplog.Config{Observe: func(r httplog.Request) {
+		select {
+		case h.routes <- r.Route:
+		default:
+		}
+	}}))
 	t.Cleanup(listener.Close)
-	return &host{t, listener.URL, reg}
+	h.url = listener.URL
+	return h
 }
 
 // An answered request.
@@ -119,6 +149,11 @@ func (h *host) create(more string) box {
 	if err := json.Unmarshal([]byte(a.body), &b); err != nil || a.status != http.StatusCreated {
 		h.t.Fatalf("create: %d %s", a.status, a.body)
 	}
+	h.t.Cleanup(func() {
+		if err := h.registry.Destroy(context.WithoutCancel(h.t.Context()), b.SandboxID); err != nil && fault.Of(err) != fault.NotFound {
+			h.t.Error(err)
+		}
+	})
 	return b
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/croft-run/croft/registry"
 	"github.com/croft-run/croft/server/e2b/envd"
 	"github.com/croft-run/croft/server/httpguard"
+	"github.com/croft-run/croft/server/httplog"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/snapshot/template"
 	"github.com/croft-run/croft/workspace/driver"
@@ -68,6 +69,7 @@ type Server struct {
 	mux       *http.ServeMux
 	templates *templateStore
 	volumes   *volumeStore
+	tokens    tokenList
 
 	background context.Context // of builds; ends with Close
 	end        context.CancelFunc
@@ -174,7 +176,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body := s.cfg.Guard.Bodies.Body(principal.Tenant, r.Body)
 	defer body.Release()
 	r.Body = body
-	if _, pattern := s.mux.Handler(r); pattern == "" {
+	_, pattern := s.mux.Handler(r)
+	httplog.SetRoute(r.Context(), pattern)
+	if pattern == "" {
 		s.writeError(w, r, s.noRoute(r))
 		return
 	}
@@ -243,9 +247,10 @@ func (s *Server) audit(r *http.Request, pattern string, a answer, err error) {
 	httpguard.Audit(r.Context(), s.cfg.Audit, httpguard.Call{Method: r.Method, Route: cmp.Or(route, pattern), Target: r.PathValue("template"), Workspace: box, Status: status})
 }
 
-// auditToken emits the event of a call whose URL or header has a token for one thing, in place
-// of a key: the id of the key is the purpose of the token.
+// auditToken names the route, and emits the event, of a call whose URL or header has a token for
+// one thing, in place of a key: the id of the key is the purpose of the token.
 func (s *Server) auditToken(r *http.Request, purpose, tenant, route, target string, err error) {
+	httplog.SetRoute(r.Context(), route)
 	if s.cfg.Audit == nil || r.Method == http.MethodGet {
 		return
 	}

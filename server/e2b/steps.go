@@ -199,9 +199,21 @@ func (b *builder) run(ctx context.Context, step, command string) error {
 		return err
 	}
 	if res.ExitCode != 0 {
-		return fmt.Errorf("command %.200q: %w: it exited with status %d: %.500s", command, fault.Failed, res.ExitCode, bytes.TrimSpace(res.Stderr))
+		return fmt.Errorf("command %.200q: %w: it exited with status %d%s", command, fault.Failed, res.ExitCode, stepAdvice(command, res.Stderr))
 	}
 	return nil
+}
+
+// stepAdvice returns what a failed command said, and what to do about it.
+func stepAdvice(command string, stderr []byte) string {
+	var text string
+	if strings.Contains(command, "apt-get ") {
+		text = "; steps can't install packages of the system: use an image that has them, or install them on the server's host"
+	}
+	if said := bytes.TrimSpace(stderr); len(said) > 0 {
+		text += fmt.Sprintf(": %.500s", said)
+	}
+	return text
 }
 
 // inDir returns a script that runs a command in a directory; "" is the home.

@@ -2,13 +2,13 @@ package e2b
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/base64"
 	"fmt"
 	"net"
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/fault"
@@ -87,33 +87,61 @@ func checkPort(port int) error {
 	return nil
 }
 
-// signer finds the sandbox whose token signed the URL of a file. The SDK's URL names no
-// sandbox where all of them have one base URL (E2B_SANDBOX_URL).
+// A tokenList has the access tokens of sandboxes, for URLs of files that name no sandbox: the
+// SDK makes them where all sandboxes have one base URL (E2B_SANDBOX_URL).
+type tokenList struct {
+	mu     sync.Mutex
+	tokens map[string]string // guarded by mu; by id of the sandbox; not changed
+
+	listing sync.Mutex
+	listed  time.Time // guarded by listing; when the last list began
+}
+
+// signer finds the sandbox whose token signed a URL.
 func (s *Server) signer(r *http.Request) (string, error) {
-	recs, err := s.cfg.Registry.List(auth.Without(r.Context()), registry.Filter{})
-	if err != nil {
-		return "", err
+	arrived := time.Now()
+	if id := s.signedBy(r); id != "" {
+		return id, nil
 	}
-	query := r.URL.Query()
-	operation := "read"
-	if r.Method == http.MethodPost {
-		operation = "write"
+	// One list at a time, for all requests that wait: they need no key.
+	t := &s.tokens
+	t.listing.Lock()
+	defer t.listing.Unlock()
+	if t.listed.Before(arrived) {
+		began := time.Now()
+		recs, err := s.cfg.Registry.List(auth.Without(r.Context()), registry.Filter{})
+		if err != nil {
+			return "", err
+		}
+		tokens := map[string]string{}
+		for _, rec := range recs {
+			if _, ok := sandboxOf(rec); ok {
+				tokens[rec.ID] = s.token(envdPurpose, rec.ID)
+			}
+		}
+		t.mu.Lock()
+		t.tokens = tokens
+		t.mu.Unlock()
+		t.listed = began
 	}
-	for _, rec := range recs {
-		if _, ok := sandboxOf(rec); !ok {
-			continue
-		}
-		text := strings.Join([]string{query.Get("path"), operation, query.Get("username"), s.token(envdPurpose, rec.ID)}, ":")
-		if end := query.Get("signature_expiration"); end != "" {
-			text += ":" + end
-		}
-		sum := sha256.Sum256([]byte(text))
-		want := "v1_" + base64.RawStdEncoding.EncodeToString(sum[:])
-		if equal(query.Get("signature"), want) {
-			return rec.ID, nil
-		}
+	if id := s.signedBy(r); id != "" {
+		return id, nil
 	}
 	return "", fmt.Errorf("signature: %w: no sandbox of this server signed this URL", fault.Unauthenticated)
+}
+
+// signedBy returns the id of the sandbox that signed a URL, "" if it is not in the list.
+func (s *Server) signedBy(r *http.Request) string {
+	s.tokens.mu.Lock()
+	tokens := s.tokens.tokens
+	s.tokens.mu.Unlock()
+	query := r.URL.Query()
+	for id, token := range tokens {
+		if equal(query.Get("signature"), envd.Signature(r.Method, query, token)) {
+			return id
+		}
+	}
+	return ""
 }
 
 // gone is the body for a sandbox or port that can't be reached.
@@ -142,18 +170,34 @@ func (s *Server) serveTraffic(w http.ResponseWriter, r *http.Request) {
 		writeGone(w, id, "The sandbox was not found", 0)
 		return
 	}
-	if err == nil {
-		err = s.authorizeTraffic(r, box, port)
-	}
-	// Only those with a token count: others must not use up the tenant's requests.
-	if err == nil && (s.hasToken(r, "X-Access-Token", envdPurpose, box.ID) || port == envd.CodePort && r.URL.Path != "/health") {
-		err = s.cfg.Guard.Rates.Allow(box.Tenant)
-	}
 	if err != nil {
 		s.writeError(w, r, err)
 		return
 	}
-	ws, err := s.awake(ctx, box)
+	target := envd.Sandbox{ID: box.ID, Env: box.Spec.Policy.Env, Token: s.token(envdPurpose, box.ID), Workdir: box.Workdir}
+	isEnvd, isCode := port == envd.Port, port == envd.CodePort
+	refused := s.authorizeTraffic(r, box, target, port)
+	if isHealth := (isEnvd || isCode) && envd.IsHealth(r); !isHealth {
+		err = refused
+	}
+	// Only those with a token count: others must not use up the tenant's requests.
+	if err == nil && (s.hasToken(r, "X-Access-Token", envdPurpose, box.ID) || isCode && refused == nil) {
+		err = s.cfg.Guard.Rates.Allow(box.Tenant)
+	}
+	var end func()
+	if err == nil {
+		end, err = s.cfg.Guard.Open.Begin(box.Tenant, !isEnvd && !isCode || refused != nil)
+	}
+	switch {
+	case err != nil && isEnvd && envd.IsCall(r):
+		envd.WriteError(w, r, err)
+		return
+	case err != nil:
+		s.writeError(w, r, err)
+		return
+	}
+	defer end()
+	target.Workspace, err = s.awake(ctx, box, refused == nil)
 	switch code := fault.Of(err); {
 	case code == fault.NotFound:
 		writeGone(w, id, "The sandbox was not found", 0)
@@ -161,7 +205,7 @@ func (s *Server) serveTraffic(w http.ResponseWriter, r *http.Request) {
 	case code == fault.WrongState:
 		writeGone(w, id, "The sandbox is paused; connect to it to resume it", 0)
 		return
-	case err != nil && port == envd.Port:
+	case err != nil && isEnvd:
 		s.logFailure(r, newProblem(err).Code, err)
 		envd.WriteError(w, r, err)
 		return
@@ -170,9 +214,8 @@ func (s *Server) serveTraffic(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	r = r.WithContext(ctx)
-	target := envd.Sandbox{ID: box.ID, Workspace: ws, Env: box.Spec.Policy.Env, Token: s.token(envdPurpose, box.ID), Workdir: box.Workdir}
-	if port != envd.Port && port != envd.CodePort {
-		servePort(w, r, box, ws, port)
+	if !isEnvd && !isCode {
+		s.servePort(w, r, box, target.Workspace, port)
 		return
 	}
 	if r.URL.Path != "/files" { // whose body is streamed
@@ -185,20 +228,21 @@ func (s *Server) serveTraffic(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Security-Policy", "sandbox")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 	}
-	if port == envd.Port {
+	if isEnvd {
 		s.cfg.Envd.ServeEnvd(w, r, target)
 	} else {
 		s.cfg.Envd.ServeCode(w, r, target)
 	}
 }
 
-// authorizeTraffic checks the tokens of a request to a port, except those of envd, which it
-// checks itself. The code interpreter runs code, so it is never public.
-func (s *Server) authorizeTraffic(r *http.Request, box sandbox, port int) error {
+// authorizeTraffic checks the tokens of a request to a port. The code interpreter runs code, so
+// it is never public.
+func (s *Server) authorizeTraffic(r *http.Request, box sandbox, target envd.Sandbox, port int) error {
+	isCode := port == envd.CodePort
 	switch {
-	case port == envd.Port, port != envd.CodePort && !box.Private, port == envd.CodePort && r.URL.Path == "/health":
-		return nil
-	case s.hasToken(r, trafficHeader, trafficPurpose, box.ID), port == envd.CodePort && s.hasToken(r, "X-Access-Token", envdPurpose, box.ID):
+	case port == envd.Port:
+		return target.Authorize(r)
+	case !isCode && !box.Private, s.hasToken(r, trafficHeader, trafficPurpose, box.ID), isCode && s.hasToken(r, "X-Access-Token", envdPurpose, box.ID):
 		return nil
 	}
 	return fmt.Errorf("port %d of sandbox %s: %w: send its trafficAccessToken in the header E2B-Traffic-Access-Token", port, box.ID, fault.Unauthenticated)
@@ -208,10 +252,10 @@ func (s *Server) hasToken(r *http.Request, header, purpose, id string) bool {
 	return equal(r.Header.Get(header), s.token(purpose, id))
 }
 
-// awake returns the workspace of a sandbox, and resumes a paused one that resumes on
-// traffic.
-func (s *Server) awake(ctx context.Context, box sandbox) (*workspace.Workspace, error) {
-	if box.state() == paused && box.AutoResume {
+// awake returns the workspace of a sandbox. A request that is authorized resumes a paused one
+// that resumes on traffic.
+func (s *Server) awake(ctx context.Context, box sandbox, authorized bool) (*workspace.Workspace, error) {
+	if box.state() == paused && box.AutoResume && authorized {
 		if err := s.resumeSandbox(ctx, box, max(box.Timeout, 1), true); err != nil {
 			return nil, err
 		}

@@ -266,6 +266,11 @@ func (s *Server) volumeContent(w http.ResponseWriter, r *http.Request, parts []s
 	if err := s.cfg.Guard.Rates.Allow(one.Tenant); err != nil {
 		return nil, err
 	}
+	end, err := s.cfg.Guard.Open.Begin(one.Tenant, false)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	root, err := files.Open(filepath.Join(s.volumes.dir, one.ID), nil)
 	if err != nil {
 		return nil, err

@@ -6,6 +6,7 @@
 package httpguard
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -30,7 +31,8 @@ type Guard struct {
 	Keys  *auth.Keys  // nil is a server without API keys
 	Rates *auth.Rates // requests per second; nil is no limit
 
-	Bodies *Bodies // requests in memory; nil is no limit
+	Open   *auth.Open // requests at the same time; nil is no limit
+	Bodies *Bodies    // requests in memory; nil is no limit
 }
 
 // Check refuses a request with the wrong Host or Origin, or without a key, and returns its
@@ -102,13 +104,32 @@ func (g Guard) Authenticate(r *http.Request) (auth.Principal, error) {
 
 // keyText returns the key of a request.
 func keyText(r *http.Request) string {
-	if text := strings.TrimSpace(r.Header.Get(KeyHeader)); text != "" {
-		return text
-	}
+	return cmp.Or(strings.TrimSpace(r.Header.Get(KeyHeader)), bearer(r))
+}
+
+func bearer(r *http.Request) string {
 	if scheme, rest, _ := strings.Cut(r.Header.Get("Authorization"), " "); strings.EqualFold(scheme, "Bearer") {
 		return strings.TrimSpace(rest)
 	}
 	return ""
+}
+
+// KeyHeaders returns the names of the headers of a request that have the server's token, or text
+// in the form of an API key.
+func (g Guard) KeyHeaders(r *http.Request) []string {
+	var names []string
+	for name, text := range map[string]string{KeyHeader: strings.TrimSpace(r.Header.Get(KeyHeader)), "Authorization": bearer(r)} {
+		if strings.HasPrefix(text, auth.Prefix) || g.isToken(text) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func (g Guard) isToken(text string) bool {
+	// Hashes have equal length, so the constant-time comparison leaks no length.
+	got, want := sha256.Sum256([]byte(text)), sha256.Sum256([]byte(g.Token))
+	return g.Token != "" && subtle.ConstantTimeCompare(got[:], want[:]) == 1
 }
 
 // ErrKeyEnded is the cause of the end of a request whose key was revoked or has expired.
@@ -143,10 +164,8 @@ func (g Guard) Keep(r *http.Request) (_ *http.Request, stop func()) {
 }
 
 func (g Guard) principal(ctx context.Context, text string) (auth.Principal, error) {
-	// Hashes have equal length, so the constant-time comparison leaks no length.
-	got, want := sha256.Sum256([]byte(text)), sha256.Sum256([]byte(g.Token))
 	switch {
-	case g.Token != "" && subtle.ConstantTimeCompare(got[:], want[:]) == 1:
+	case g.isToken(text):
 		return auth.Principal{Key: LocalKey, Scope: auth.Admin}, nil
 	case g.Keys != nil && strings.HasPrefix(text, auth.Prefix):
 		return g.Keys.Authenticate(ctx, text)

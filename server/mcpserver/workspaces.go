@@ -12,11 +12,11 @@ import (
 	"github.com/croft-run/croft/tool"
 )
 
-// ParseWorkspaces returns the directories of the flags --workspace and --workspaces, as
+// ParseWorkspaces returns the directories of the flags --dir and --dirs, as
 // absolute paths by name. Without both it is the current directory.
 func ParseWorkspaces(one, many string) (map[string]string, error) {
 	if one != "" && many != "" {
-		return nil, fmt.Errorf("--workspace %q and --workspaces %q are mutually exclusive; use one: %w", one, many, fault.InvalidArgument)
+		return nil, fmt.Errorf("--dir %q and --dirs %q are mutually exclusive; use one: %w", one, many, fault.InvalidArgument)
 	}
 	if many == "" {
 		return singleWorkspace(one)

@@ -32,7 +32,7 @@ type Target struct {
 	// that of the request.
 	Host string
 
-	// Credentials are the names of headers by which the server authenticated the request.
+	// Credentials are the names of headers with keys of the server.
 	// The program does not get them. It never gets headers that begin with E2b-.
 	Credentials []string
 }

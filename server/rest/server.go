@@ -256,6 +256,17 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.writeError(w, r, err)
 		return
 	}
+	p, _ := auth.From(r.Context())
+	end, err := s.cfg.Guard.Open.Begin(p.Tenant, false)
+	if err != nil && r.Method == http.MethodDelete {
+		end, err = func() {}, nil // it ends something
+	}
+	if err != nil {
+		closeAfterAnswer(w)
+		s.writeError(w, r, err)
+		return
+	}
+	defer end()
 	r, stop := s.cfg.Guard.Keep(r)
 	defer stop()
 	r, answered := watchBody(w, r, s.bodyTimeout)
@@ -266,7 +277,6 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.answerUnmatched(w, r, h)
 		return
 	}
-	p, _ := auth.From(r.Context())
 	size := s.bufferedSize(r)
 	if err := s.cfg.Guard.Bodies.Hold(p.Tenant, size); err != nil {
 		closeAfterAnswer(w)

@@ -52,6 +52,12 @@ each('command over quota', () => box.commands.run('head -c 100000000 /dev/urando
 each('volume', () => Sandbox.create({ volumeMounts: { '/mnt/x': 'no-such-volume' } }))
 each('volume name', () => Volume.create('../x'))
 each('build', () => Template.build(Template().fromTemplate('base').runCmd('echo broken >&2; exit 7'), 'broken'))
+each('build of packages', () => Template.build(Template().fromTemplate('base').aptInstall('cowsay'), 'broken'))
+each('build in silence', () => Template.build(Template().fromTemplate('base').runCmd('exit 8'), 'broken').catch((e) => {
+  if (!e.message.endsWith('status 8')) throw new Error('another end: ' + e.message)
+  throw e
+}))
+each('file of another user', () => box.files.read('/proc/1/environ'))
 each('mcp', () => Sandbox.create({ mcp: { browserbase: {} } }))
 
 for (const name of Object.keys(cases)) {

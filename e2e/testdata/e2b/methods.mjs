@@ -179,7 +179,7 @@ await check(['Sandbox.createSnapshot', 'Sandbox#createSnapshot', 'Sandbox.listSn
   assert.equal(await Sandbox.deleteSnapshot(named.snapshotId), true)
 })
 await check(['Sandbox.updateNetwork', 'Sandbox#updateNetwork'], {
-  differs: 'outgoing traffic goes through an HTTP proxy, so `allowOut` opens ports 80 and 443; `rules` send secrets of the operator as bearer tokens, and other headers and `egressProxy` are 501; the change ends the processes of the sandbox',
+  differs: 'outgoing traffic goes through an HTTP proxy, so `allowOut` opens ports 80 and 443; `rules` send secrets of the operator as bearer tokens, and other headers and `egressProxy` are 501; processes end when the sandbox gets a network, or loses it, not when the allowed hosts change',
 }, async () => {
   const b = await Sandbox.create({ allowInternetAccess: false })
   assert.equal((await b.getInfo()).allowInternetAccess, false)
@@ -188,8 +188,13 @@ await check(['Sandbox.updateNetwork', 'Sandbox#updateNetwork'], {
   assert.deepEqual([info.network.allowOut, info.network.denyOut], [['example.com'], ['0.0.0.0/0']])
   const status = async (host) => (await b.commands.run(`curl -s -o /dev/null -w '%{http_code}' http://${host}/ || true`)).stdout
   assert.equal(await status('other.example'), '403', 'the proxy refuses another host')
+  const kept = await b.commands.run('sleep 1000', { background: true })
+  await b.updateNetwork({ allowOut: ['other.example'], denyOut: ({ allTraffic }) => [allTraffic] })
+  assert.ok((await b.commands.list()).some((p) => p.pid === kept.pid), 'other hosts end no process')
+  assert.equal(await status('example.com'), '403')
   await assert.rejects(Sandbox.updateNetwork(b.sandboxId, { rules: { 'example.com': [{ transform: { headers: { A: 'b' } } }] } }), /501.*rules/)
   await Sandbox.updateNetwork(b.sandboxId, { allowInternetAccess: false })
+  assert.ok(!(await b.commands.list()).some((p) => p.pid === kept.pid), 'no network ends processes')
   assert.notEqual(await status('example.com'), '200')
   await b.kill()
 })
@@ -249,10 +254,11 @@ await check(['Sandbox#getMcpUrl'], { differs: 'there is no MCP gateway at that U
 await check(['Sandbox#getMcpToken'], { differs: 'there is no MCP gateway, so its file is not found' }, async () => assert.rejects(box.getMcpToken(), (e) => e instanceof e2b.NotFoundError))
 
 // Commands and terminals.
-await check(['Commands#run', 'CommandHandle#wait'], { differs: 'commands run as the sandbox\'s own user, also where `user` is root' }, async () => {
+await check(['Commands#run', 'CommandHandle#wait'], { differs: 'commands run as the sandbox\'s own user, also where `user` is root; `sudo` is refused' }, async () => {
   let streamed = ''
   const r = await box.commands.run('echo out; echo err >&2; pwd', { cwd: '/tmp', onStdout: (d) => { streamed += d } })
   assert.deepEqual([r.stdout, r.stderr, r.exitCode, streamed], ['out\n/tmp\n', 'err\n', 0, 'out\n/tmp\n'])
+  await assert.rejects(box.commands.run('sudo true'), (e) => e instanceof e2b.InvalidArgumentError && /denylisted token "sudo"/.test(e.message))
   await assert.rejects(box.commands.run('exit 3'), (e) => e instanceof e2b.CommandExitError && e.exitCode === 3)
   await assert.rejects(box.commands.run('sleep 60', { timeoutMs: 500 }), (e) => e instanceof e2b.TimeoutError)
 })
@@ -513,7 +519,7 @@ await check(['Secret.fill', 'Secret.iamToken'], { differs: 'a placeholder has an
 // The code interpreter.
 const wait = { requestTimeoutMs: 170_000, timeoutMs: 170_000 }
 const code = await Code.create({ timeoutMs: 600_000 })
-await check('ci.Sandbox#runCode', { differs: 'languages are bash, and those whose Jupyter kernels the server\'s host has; charts need matplotlib there' }, async () => {
+await check('ci.Sandbox#runCode', { differs: 'languages are bash, and those whose Jupyter kernels the server\'s host has; charts need matplotlib there; `execution.error` says which package another language needs' }, async () => {
   const lines = []
   const r = await code.runCode('import time\nprint("one", flush=True)\ntime.sleep(0.2)\nprint("two")\n20 + 22', { ...wait, onStdout: (m) => lines.push(m.line) })
   assert.deepEqual([r.text, lines.join(''), r.results[0].isMainResult], ['42', 'one\ntwo\n', true])

@@ -172,7 +172,11 @@ func (s *Server) createContext(w http.ResponseWriter, r *http.Request) {
 		made, err = c.create(r.Context(), req.Language, req.Dir)
 	}
 	if err != nil {
-		writeError(w, err)
+		status := httpStatus(err)
+		if status == http.StatusNotImplemented || status == http.StatusBadRequest {
+			status = http.StatusNotFound // the SDK shows the text of no other status
+		}
+		writeStatus(w, status, err)
 		return
 	}
 	writeJSON(w, http.StatusOK, c.contextOf(made))
@@ -245,23 +249,31 @@ func (s *Server) execute(w http.ResponseWriter, r *http.Request) {
 	if err == nil && req.Context != "" && req.Language != "" {
 		err = fmt.Errorf("%w: only one of context_id and language can be given", fault.InvalidArgument)
 	}
-	if err == nil && req.Context == "" {
+	if err != nil {
+		writeError(w, err)
+		return
+	}
+	if req.Context == "" {
 		req.Context, err = c.defaultContext(ctx, req.Language)
 	}
 	var kernel driver.CodeContext
 	if err == nil {
 		kernel, err = c.context(ctx, req.Context) // before the answer has begun
 	}
-	if err != nil {
+	if err != nil && !inStream(err) {
 		writeError(w, err)
 		return
 	}
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	lines := &ndjsonWriter{w: w, flush: http.NewResponseController(w).Flush}
 	lines.err = lines.flush() // the SDK's time for the answer to begin is shorter than that of code
-	res, err := c.runWithEnv(ctx, kernel, driver.Code{Context: kernel.ID, Source: req.Code, Timeout: maxExecution, OnOutput: lines.output}, req.Env)
+	var res driver.CodeResult
+	if err == nil {
+		res, err = c.runWithEnv(ctx, kernel, driver.Code{Context: kernel.ID, Source: req.Code, Timeout: maxExecution, OnOutput: lines.output}, req.Env)
+	}
 	if err != nil {
-		lines.write(map[string]any{"type": "error", "name": "ExecutionError", "value": err.Error(), "traceback": ""})
+		const name = "ExecutionError"
+		lines.write(map[string]any{"type": "error", "name": name, "value": err.Error(), "traceback": name + ": " + err.Error()})
 		lines.write(map[string]any{"type": "unexpected_end_of_execution"})
 		return
 	}
@@ -280,6 +292,16 @@ func (s *Server) execute(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	lines.write(map[string]any{"type": "end_of_execution"})
+}
+
+// inStream reports whether /execute answers an error as one of the code: the SDK shows no more of an
+// answer than its status. The other errors have a status that clients act on.
+func inStream(err error) bool {
+	switch fault.Of(err) {
+	case fault.Unsupported, fault.InvalidArgument, fault.PermissionDenied, fault.ResourceExhausted:
+		return true
+	}
+	return false
 }
 
 // countRun returns the number of a run in its context. The kernel's own number also counts

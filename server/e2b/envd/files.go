@@ -1,6 +1,7 @@
 package envd
 
 import (
+	"bufio"
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
@@ -13,6 +14,7 @@ import (
 	"mime"
 	"mime/multipart"
 	"net/http"
+	"net/url"
 	"path"
 	"slices"
 	"strconv"
@@ -37,39 +39,28 @@ func newFileInfo(abs string, metadata map[string]string) fileInfo {
 	return fileInfo{Path: abs, Name: path.Base(abs), Type: "file", Metadata: metadata}
 }
 
-// authorizeFile checks the token or the signature of a request for a file, and its user.
-func (c *sandboxCall) authorizeFile(r *http.Request, operation string) error {
-	query := r.URL.Query()
-	if err := c.checkSignature(r.Header.Get(tokenHeader), query.Get("path"), operation, query.Get("username"), query.Get("signature"), query.Get("signature_expiration")); err != nil {
-		return err
+// Signature returns the signature of a URL of a file by the access token of a sandbox.
+func Signature(method string, query url.Values, token string) string {
+	operation := "read"
+	if method == http.MethodPost {
+		operation = "write"
 	}
-	name := query.Get("username")
-	if name == "" {
-		name, _, _ = r.BasicAuth()
-	}
-	return c.checkUserName(r.Context(), name)
-}
-
-// checkSignature checks the token of a request for a file or, without one, its signature.
-func (c *sandboxCall) checkSignature(token, p, operation, user, signature, expiration string) error {
-	switch {
-	case c.Token == "":
-		return nil
-	case token != "":
-		if !c.allows(token) {
-			return fmt.Errorf("%w: the access token is not that of the sandbox", fault.Unauthenticated)
-		}
-		return nil
-	case signature == "":
-		return fmt.Errorf("%w: the request has neither an access token nor a signature", fault.Unauthenticated)
-	}
-	parts := []string{p, operation, user, c.Token}
-	if expiration != "" {
-		parts = append(parts, expiration)
+	parts := []string{query.Get("path"), operation, query.Get("username"), token}
+	if end := query.Get("signature_expiration"); end != "" {
+		parts = append(parts, end)
 	}
 	sum := sha256.Sum256([]byte(strings.Join(parts, ":")))
-	want := "v1_" + base64.RawStdEncoding.EncodeToString(sum[:])
-	if subtle.ConstantTimeCompare([]byte(want), []byte(signature)) != 1 {
+	return "v1_" + base64.RawStdEncoding.EncodeToString(sum[:])
+}
+
+// checkSignature checks the signature of a request for a file.
+func (sb Sandbox) checkSignature(r *http.Request) error {
+	query := r.URL.Query()
+	signature, expiration := query.Get("signature"), query.Get("signature_expiration")
+	if signature == "" {
+		return fmt.Errorf("%w: the request has neither an access token nor a signature", fault.Unauthenticated)
+	}
+	if subtle.ConstantTimeCompare([]byte(Signature(r.Method, query, sb.Token)), []byte(signature)) != 1 {
 		return fmt.Errorf("%w: the signature is not valid", fault.Unauthenticated)
 	}
 	if expiration == "" {
@@ -82,10 +73,19 @@ func (c *sandboxCall) checkSignature(token, p, operation, user, signature, expir
 	return nil
 }
 
+// checkFileUser checks the user of a request for a file.
+func (c *sandboxCall) checkFileUser(r *http.Request) error {
+	name := r.URL.Query().Get("username")
+	if name == "" {
+		name, _, _ = r.BasicAuth()
+	}
+	return c.checkUserName(r.Context(), name)
+}
+
 // download answers with the content of a file.
 func (s *Server) download(w http.ResponseWriter, r *http.Request) {
 	c, ctx := callOf(r.Context()), r.Context()
-	if err := c.authorizeFile(r, "read"); err != nil {
+	if err := c.checkFileUser(r); err != nil {
 		writeError(w, err)
 		return
 	}
@@ -108,9 +108,10 @@ func (s *Server) download(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Vary", "Accept-Encoding")
 	w.Header().Set("Content-Disposition", mime.FormatMediaType("inline", map[string]string{"filename": path.Base(l.abs)}))
-	out, end := io.Writer(w), func() error { return nil }
+	begun := &begunWriter{Writer: w}
+	out, end := io.Writer(begun), func() error { return nil }
 	if compress {
-		z := gzip.NewWriter(w)
+		z := gzip.NewWriter(begun)
 		w.Header().Set("Content-Encoding", "gzip")
 		w.Header().Set("Content-Type", contentType(l.abs))
 		out, end = z, z.Close
@@ -137,10 +138,31 @@ func (s *Server) download(w http.ResponseWriter, r *http.Request) {
 		http.ServeContent(w, r, l.abs, e.ModTime, seeker)
 		return
 	}
-	if err = errors.Join(err, end()); err != nil {
+	if err == nil {
+		err = end()
+	}
+	if err != nil && !begun.is {
+		for _, name := range []string{"Content-Disposition", "Content-Encoding", "Content-Type"} {
+			w.Header().Del(name)
+		}
+		writeError(w, err)
+		return
+	}
+	if err != nil {
 		s.log.InfoContext(ctx, "a download was cut", "path", l.abs, "err", err)
 		panic(http.ErrAbortHandler) // the client must not take what it has for the whole
 	}
+}
+
+// A begunWriter remembers whether something was written.
+type begunWriter struct {
+	io.Writer
+	is bool
+}
+
+func (b *begunWriter) Write(p []byte) (int, error) {
+	b.is = true
+	return b.Writer.Write(p)
 }
 
 func (c *sandboxCall) copyFile(ctx context.Context, l location, w io.Writer) error {
@@ -197,7 +219,7 @@ func encodingOf(r *http.Request) (compress, ok bool) {
 // upload writes the files of a request.
 func (s *Server) upload(w http.ResponseWriter, r *http.Request) {
 	c := callOf(r.Context())
-	err := c.authorizeFile(r, "write")
+	err := c.checkFileUser(r)
 	var metadata map[string]string
 	if err == nil {
 		metadata, err = metadataOf(r.Header)
@@ -248,7 +270,8 @@ func (c *sandboxCall) writeFiles(r *http.Request, body io.Reader, metadata map[s
 		return nil, fmt.Errorf("content type %.100q: %w: it is multipart/form-data or application/octet-stream", r.Header.Get("Content-Type"), fault.InvalidArgument)
 	}
 	list := []fileInfo{}
-	for form := multipart.NewReader(body, params["boundary"]); ; {
+	// The reader of a form reads 4 KiB at a time.
+	for form := multipart.NewReader(bufio.NewReaderSize(body, formBuffer), params["boundary"]); ; {
 		part, err := form.NextRawPart()
 		if errors.Is(err, io.EOF) && len(list) > 0 {
 			return list, nil
@@ -276,12 +299,26 @@ func (c *sandboxCall) writeFiles(r *http.Request, body io.Reader, metadata map[s
 		if slices.ContainsFunc(list, func(f fileInfo) bool { return f.Path == l.abs }) {
 			return nil, fmt.Errorf("%s: %w: the form has several files for this path; the first was written", l.abs, fault.InvalidArgument)
 		}
-		info, err := c.writeFile(r.Context(), to, part, metadata)
+		info, err := c.writeFile(r.Context(), to, filledReader{part}, metadata)
 		if err != nil {
 			return nil, err
 		}
 		list = append(list, info)
 	}
+}
+
+const formBuffer = 128 << 10
+
+// A filledReader fills the buffer of each Read. A part of a form gives at most 4 KiB at a time, and
+// a read of a body that the workspace writes costs a goroutine.
+type filledReader struct{ io.Reader }
+
+func (f filledReader) Read(p []byte) (int, error) {
+	n, err := io.ReadFull(f.Reader, p)
+	if n > 0 {
+		return n, nil // a part gives its error again
+	}
+	return 0, err
 }
 
 // fileName returns the file name of a part with its directories, which multipart.Part

@@ -198,6 +198,20 @@ func TestFilesOverHTTP(t *testing.T) {
 			t.Errorf("HEAD: %d %q", res.StatusCode, got)
 		}
 	})
+	t.Run("files that can't be read", func(t *testing.T) {
+		h.bash("echo secret > /tmp/closed; chmod 000 /tmp/closed")
+		for _, path := range []string{"/tmp/closed", "/proc/1/environ"} {
+			for _, encoding := range []string{"identity", "gzip"} {
+				res, text := h.do("GET", "/files?path="+path, "", auth, "Accept-Encoding: "+encoding)
+				if res.StatusCode != 403 || !strings.Contains(text, `"message":"permission denied: cat: `+path) || res.Header.Get("Content-Encoding") != "" {
+					t.Errorf("%s, %s: %d %s %v", path, encoding, res.StatusCode, text, res.Header)
+				}
+			}
+		}
+		if res, text := h.do("POST", "/files?path=/usr/new", "x", auth, octets); res.StatusCode != 403 || !strings.Contains(text, "/usr/new: Read-only file system; write below") {
+			t.Errorf("a write to the system: %d %s", res.StatusCode, text)
+		}
+	})
 	t.Run("metadata", func(t *testing.T) {
 		res, text := h.do("POST", "/files?path=m", "x", auth, octets, "X-Metadata-Owner: me", "X-Metadata-k2: a b")
 		if res.StatusCode != 200 || !strings.Contains(text, `"metadata":{"k2":"a b","owner":"me"}`) {

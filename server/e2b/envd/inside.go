@@ -208,7 +208,8 @@ func (c *sandboxCall) readInside(ctx context.Context, abs string, w io.Writer) e
 // writeInside creates or replaces a file with the content of body.
 func (c *sandboxCall) writeInside(ctx context.Context, abs string, body io.Reader) error {
 	_, err := c.runInside(ctx, driver.Command{Stdin: body}, `[ ! -d "$2" ] || { echo "$2: Is a directory" >&2; exit 1; }
-mkdir -p -- "$1" && t=$(mktemp "$1/.upload-XXXXXX") || exit 1
+mkdir -p -- "$1" || exit 1
+t=$(mktemp "$1/.upload-XXXXXX" 2>&1) || { echo "$2: ${t##*: }" >&2; exit 1; }
 trap 'rm -f -- "$t"' EXIT
 cat > "$t" && chmod 644 "$t" && mv -T -- "$t" "$2"`, []string{path.Dir(abs), abs})
 	return err

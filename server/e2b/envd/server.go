@@ -13,9 +13,11 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/server/e2b/envd/envdpb"
+	"github.com/croft-run/croft/server/httplog"
 	"github.com/croft-run/croft/workspace"
 )
 
@@ -48,8 +50,8 @@ type Config struct {
 // processes that it started in memory; the rest is in the workspaces.
 type Server struct {
 	log  *slog.Logger
-	envd http.Handler
-	code http.Handler
+	envd *http.ServeMux
+	code *http.ServeMux
 
 	retain  time.Duration   // see endedRetain
 	drained context.Context // ends with Drain
@@ -77,12 +79,7 @@ func New(cfg Config) *Server {
 		}),
 	}
 	mux := http.NewServeMux()
-	handleService := func(path string, h http.Handler) {
-		mux.Handle(path, h)
-		mux.HandleFunc(strings.TrimSuffix(path, "/"), unknownRoute) // the mux would redirect
-	}
-	handleService(envdpb.NewProcessHandler(processService{s}, options...))
-	handleService(envdpb.NewFilesystemHandler(filesystemService{s}, options...))
+	handleServices(mux, processService{s}, filesystemService{s}, options)
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	mux.HandleFunc("GET /files", s.download)
 	mux.HandleFunc("POST /files", s.upload)
@@ -102,6 +99,21 @@ func New(cfg Config) *Server {
 	mux.HandleFunc("/", unknownRoute)
 	s.code = mux
 	return s
+}
+
+// handleServices registers the services, and each procedure as a route of its own.
+func handleServices(mux *http.ServeMux, process envdpb.ProcessHandler, filesystem envdpb.FilesystemHandler, options []connect.HandlerOption) {
+	register := func(file protoreflect.FileDescriptor, path string, h http.Handler) {
+		mux.Handle(path, h)
+		mux.HandleFunc(strings.TrimSuffix(path, "/"), unknownRoute) // the mux would redirect
+		for methods, i := file.Services().Get(0).Methods(), 0; i < methods.Len(); i++ {
+			mux.Handle(path+string(methods.Get(i).Name()), h)
+		}
+	}
+	path, h := envdpb.NewProcessHandler(process, options...)
+	register(envdpb.File_process_process_proto, path, h)
+	path, h = envdpb.NewFilesystemHandler(filesystem, options...)
+	register(envdpb.File_filesystem_filesystem_proto, path, h)
 }
 
 // badRequests makes a malformed envelope the client's mistake; Connect calls it internal.
@@ -147,20 +159,22 @@ func unknownRoute(w http.ResponseWriter, r *http.Request) {
 
 // ServeEnvd serves a request to port 49983 of a sandbox.
 func (s *Server) ServeEnvd(w http.ResponseWriter, r *http.Request, sb Sandbox) {
-	if !publicRoute(r) && !sb.allows(r.Header.Get(tokenHeader)) {
-		writeError(w, fmt.Errorf("%w: send the access token of the sandbox as %s, or sign the URL of a file", fault.Unauthenticated, tokenHeader))
+	if err := sb.Authorize(r); err != nil && !IsHealth(r) {
+		WriteError(w, r, err)
 		return
 	}
-	s.serve(w, r, sb, s.envd)
+	s.serve(w, r, sb, "envd", s.envd)
 }
 
 // ServeCode serves a request to port 49999 of a sandbox. Requests need no token: as in E2B,
 // access is that to a port, which the caller checks.
 func (s *Server) ServeCode(w http.ResponseWriter, r *http.Request, sb Sandbox) {
-	s.serve(w, r, sb, s.code)
+	s.serve(w, r, sb, "code", s.code)
 }
 
-func (s *Server) serve(w http.ResponseWriter, r *http.Request, sb Sandbox, h http.Handler) {
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, sb Sandbox, name string, mux *http.ServeMux) {
+	_, pattern := mux.Handler(r)
+	httplog.SetRoute(r.Context(), strings.Replace(pattern, "/", name+"/", 1)) // as a pattern with a host
 	if !s.begin() {
 		WriteError(w, r, errDraining)
 		return
@@ -171,7 +185,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, sb Sandbox, h htt
 	if isStream(r) {
 		defer context.AfterFunc(s.drained, func() { cancel(errDraining) })()
 	}
-	h.ServeHTTP(w, r.WithContext(ctx))
+	mux.ServeHTTP(w, r.WithContext(ctx))
 }
 
 // isStream reports whether a request is answered by a stream, which may last for hours.
@@ -280,20 +294,21 @@ func callOf(ctx context.Context) *sandboxCall {
 
 const tokenHeader = "X-Access-Token" //nolint:gosec // the name of a header
 
-// publicRoute reports whether a route needs no token, or checks it itself.
-func publicRoute(r *http.Request) bool {
-	switch r.URL.Path {
-	case "/health":
-		return r.Method == http.MethodGet || r.Method == http.MethodHead
-	case "/files":
-		return true
-	}
-	return false
+// IsHealth reports whether a request is for /health, which needs no token.
+func IsHealth(r *http.Request) bool {
+	return r.URL.Path == "/health" && (r.Method == http.MethodGet || r.Method == http.MethodHead)
 }
 
-// allows reports whether a token opens the sandbox.
-func (sb Sandbox) allows(token string) bool {
-	return sb.Token == "" || subtle.ConstantTimeCompare([]byte(sb.Token), []byte(token)) == 1
+// Authorize checks the access token of a request to port 49983, or the signature of a URL of a file.
+func (sb Sandbox) Authorize(r *http.Request) error {
+	token := r.Header.Get(tokenHeader)
+	switch {
+	case sb.Token == "", subtle.ConstantTimeCompare([]byte(sb.Token), []byte(token)) == 1:
+		return nil
+	case r.URL.Path == "/files" && token == "":
+		return sb.checkSignature(r)
+	}
+	return fmt.Errorf("%w: send the access token of the sandbox as %s, or sign the URL of a file", fault.Unauthenticated, tokenHeader)
 }
 
 // writeJSON writes a value as the answer.
@@ -305,11 +320,16 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 
 var rpcErrors = connect.NewErrorWriter()
 
+// IsCall reports whether a request is one of a Connect service.
+func IsCall(r *http.Request) bool {
+	service, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	return (service == envdpb.ProcessName || service == envdpb.FilesystemName) && rpcErrors.IsSupported(r)
+}
+
 // WriteError answers a request to envd with an error. The client of a Connect service would
 // take a plain status of 503 to mean that the sandbox is gone.
 func WriteError(w http.ResponseWriter, r *http.Request, err error) {
-	service, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
-	if (service == envdpb.ProcessName || service == envdpb.FilesystemName) && rpcErrors.IsSupported(r) {
+	if IsCall(r) {
 		rpcErrors.Write(w, r, rpcError(r.Context(), err)) //nolint:errcheck // the client is gone
 		return
 	}

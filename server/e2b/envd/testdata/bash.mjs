@@ -40,5 +40,16 @@ await sbx.restartCodeContext(c)
 assert.equal(out(await sbx.runCode('echo "<$x>"', { context: c })), '<>\n')
 await sbx.removeCodeContext(c)
 assert.ok(!(await sbx.listCodeContexts()).some((k) => k.id === c.id))
+
+// The SDK shows the text of an error of the code, and of a 404.
+let shown
+r = await sbx.runCode('1', { language: 'java', onError: (e) => { shown = e } })
+assert.match(r.error.value, /java has no kernel in this sandbox; install/)
+assert.match(r.error.traceback, /java has no kernel in this sandbox; install/)
+assert.equal(shown.name, 'ExecutionError')
+assert.match((await sbx.runCode('1', { language: 'cobol' })).error.value, /language "cobol": invalid argument: it is one of python,/)
+await assert.rejects(sbx.createCodeContext({ language: 'java' }), /java has no kernel in this sandbox; install/)
+await assert.rejects(sbx.createCodeContext({ language: 'cobol' }), /it is one of python/)
+await assert.rejects(sbx.createCodeContext({ language: 'bash', cwd: '/etc' }), /code runs in directories below/)
 console.log('ok bash')
 process.exit(0)

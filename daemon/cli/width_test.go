@@ -1,0 +1,56 @@
+//go:build unix
+
+package cli
+
+import (
+	"bufio"
+	"strings"
+	"testing"
+
+	"github.com/creack/pty"
+)
+
+// TestTerminalWidthAndColour: on a terminal a list is cut to its width, and colours and
+// progress follow NO_COLOR and TERM; a pipe gets whole lines.
+func TestTerminalWidthAndColour(t *testing.T) {
+	master, tty, err := pty.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer master.Close()
+	defer tty.Close()
+	if err := pty.Setsize(tty, &pty.Winsize{Rows: 24, Cols: 20}); err != nil {
+		t.Fatal(err)
+	}
+	rows := [][]string{{"NAME", "LABELS"}, {"demo", strings.Repeat("k=v,", 10)}}
+	if err := writeTable(tty, rows); err != nil {
+		t.Fatal(err)
+	}
+	in := bufio.NewReader(master)
+	for _, want := range []string{"NAME  LABELS", "demo  k=v,k=v,k=v,k…"} {
+		if got, err := in.ReadString('\n'); err != nil || strings.TrimRight(got, "\r\n") != want {
+			t.Errorf("the terminal shows %q, %v; want %q", got, err, want)
+		}
+	}
+	var pipe strings.Builder
+	if err := writeTable(&pipe, rows); err != nil || !strings.Contains(pipe.String(), rows[1][1]) {
+		t.Errorf("a pipe gets %q, %v", pipe.String(), err)
+	}
+	for _, tt := range []struct {
+		term, noColour   string
+		colour, progress bool
+	}{
+		{"xterm", "", true, true}, {"xterm", "1", false, true}, {"dumb", "", false, false},
+	} {
+		t.Setenv("TERM", tt.term)
+		t.Setenv("NO_COLOR", tt.noColour)
+		a := &command{Streams: Streams{Out: tty, Err: tty}}
+		if a.useColour(tty) != tt.colour || a.showsProgress() != tt.progress {
+			t.Errorf("TERM=%s NO_COLOR=%s: colour %t, progress %t", tt.term, tt.noColour, a.useColour(tty), a.showsProgress())
+		}
+		a.Err, a.json = &pipe, false
+		if a.useColour(&pipe) || a.showsProgress() {
+			t.Errorf("TERM=%s: colour or progress in a pipe", tt.term)
+		}
+	}
+}
