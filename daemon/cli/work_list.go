@@ -100,7 +100,7 @@ conversations; --continue lets it continue the last one.`,
 	var opts workAttachOptions
 	f := cmd.Flags()
 	f.BoolVar(&opts.continues, "continue", false, "an agent that has ended continues its last conversation")
-	f.BoolVar(&opts.start.NoAsk, "yolo", false, "an agent that has ended starts so that it asks for no permissions")
+	f.BoolVar(&opts.start.NoAsk, "yolo", false, "the agent asks for no permissions: the sandbox is the boundary")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if dash := cmd.ArgsLenAtDash(); dash >= 0 {
 			args, opts.start.Words = args[:dash], args[dash:]
