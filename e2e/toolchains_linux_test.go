@@ -229,12 +229,12 @@ func TestToolchainFlags(t *testing.T) {
 		}
 	}
 	for args, want := range map[string]string{
-		"run --toolchain perl -- true":                              "the toolchains are go, nvm,",
-		"ws open --provider local --toolchain auto":                 "they are for the provider sandbox",
-		"run --provider local --toolchain auto -- true":             "--toolchain is for the provider sandbox",
-		"run --allow-net @nmp -- true":                              "@cargo, @go, @npm, @pypi",
-		"run --secret KEY@@npm -- true":                             "a secret goes to one host",
-		"--server http://127.0.0.1:1 ws open --toolchain auto":      "--toolchain is for this host",
+		"run --toolchain perl -- true":                                     "the toolchains are go, nvm,",
+		"ws open --provider local --toolchain auto":                        "they are for the provider sandbox",
+		"run --provider local --toolchain auto -- true":                    "--toolchain is for the provider sandbox",
+		"run --allow-net @nmp -- true":                                     "@cargo, @go, @npm, @pypi",
+		"run --secret KEY@@npm -- true":                                    "a secret goes to one host",
+		"--server http://127.0.0.1:1 ws open --toolchain auto":             "--toolchain is for this host",
 		"--server http://127.0.0.1:1 mcp --toolchain auto --workspace web": "do not apply with --server",
 		"mcp --workspace web --toolchain auto":                             "give them to croft ws open",
 	} {

@@ -100,6 +100,8 @@ func (a *command) argumentCompleter(group, name, word string) completer {
 		return toolNames
 	case word == "NAME" && (group == "ws" || group == "artifact" || name == "collect"):
 		return a.workspaceNames
+	case word == "NAME" && group == "work":
+		return a.workNames
 	case word == "SNAPSHOT" && name != "snapshot" && name != "import":
 		return a.snapshotNames
 	case word == "KIND":
@@ -124,6 +126,20 @@ func (a *command) workspaceNames(ctx context.Context, _ []string) (names []strin
 		list, err := c.List(ctx, client.Filter{})
 		for _, ws := range list {
 			names = append(names, cobra.CompletionWithDesc(cmp.Or(ws.Name, ws.ID), ws.Kind+" "+ws.State))
+		}
+		return err
+	})
+	return names
+}
+
+// workNames returns the names of the works of croft work.
+func (a *command) workNames(ctx context.Context, _ []string) (names []string) {
+	a.withClientQuietly(ctx, func(c *client.Client) error {
+		list, err := c.List(ctx, client.Filter{})
+		for _, ws := range list {
+			if agent := ws.Labels[work.AgentLabel]; agent != "" && ws.Name != "" {
+				names = append(names, cobra.CompletionWithDesc(ws.Name, agent))
+			}
 		}
 		return err
 	})
@@ -167,6 +183,10 @@ func (a *command) snapshotNames(ctx context.Context, args []string) (names []str
 
 func (a *command) providerKinds(ctx context.Context, _ []string) (kinds []string) {
 	a.withClientQuietly(ctx, func(c *client.Client) error {
+		if a.system != nil { // the list of a client says what works, which takes a test of each
+			kinds = a.system.Mux.Kinds()
+			return nil
+		}
 		list, err := c.Providers(ctx)
 		for _, p := range list {
 			kinds = append(kinds, p.Kind)

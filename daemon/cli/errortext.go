@@ -63,8 +63,8 @@ func (a *command) withNames(text string) string {
 }
 
 // adviceStart finds the part of a text that says what to do, or what is allowed.
-var adviceStart = regexp.MustCompile(`(?:; |: )((?:did you mean |give |choose |use:? |install |upgrade |run it as |leave out |name a |set the variable |check |` +
-	`"croft |croft [a-z]|allowed are |known: |the [a-z]+ are |a name is |expected ).*)$`)
+var adviceStart = regexp.MustCompile(`(?:; |: )((?:did you mean |give |choose |use: |use (?:--|one|another|the) ?|install (?:it|a) |upgrade |run it as |leave out |name a |set the variable |` +
+	`check (?:if|the|whether) |"croft |croft [a-z]|allowed are |known: |the [a-z]+ are |a name is |expected [a-z]+ or ).*)$`)
 
 // cutAdvice separates what is wrong from what to do.
 func cutAdvice(text string) (what, advice string) {
@@ -94,7 +94,7 @@ var advices = []struct {
 	{regexp.MustCompile(`^artifact .*: not found`), "croft artifact list NAME lists those of a workspace"},
 	{regexp.MustCompile(`^server .*(connection refused|invalid port|no such host|i/o timeout)`), "is the server running? croft up starts one; leave out --server, and unset CROFT_SERVER, to use the data directory"},
 	{regexp.MustCompile(`certificate|HTTP response to HTTPS client`), "check whether the URL of --server begins with http:// or https://"},
-	{regexp.MustCompile(`program "[^"]*": not found`), "a sandbox shows the programs of this host below /usr and /opt; --toolchain auto adds those of your home directory"},
+	{regexp.MustCompile(`program "[^"]*": not found`), "the command is a program, not an image; a sandbox has those of this host below /usr and /opt, and with --toolchain auto those of your home directory"},
 	{regexp.MustCompile(`[Ww]orkspace path does not exist|directory .*: not found$`), "give a directory that exists: mkdir makes one"},
 	{regexp.MustCompile(`is not a directory|: not a directory$`), "give a directory, not a file"},
 	{regexp.MustCompile(`^commands: unsupported`), "use --provider sandbox, or another one with a shell: croft provider list"},

@@ -1,17 +1,21 @@
 package cli
 
 import (
+	"os/exec"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/croft-run/croft/daemon/work"
 	"github.com/croft-run/croft/internal/suggest"
 )
 
 // otherCommands are commands of docker, kubectl and other programs, and what does the same
 // here. The key is the path of the group and the word.
 var otherCommands = map[string]string{
-	"croft attach":     "croft ws shell NAME --session ID",
+	"croft apply":      "croft work apply, or croft ws apply NAME DIR",
+	"croft attach":     "croft work attach, or croft ws shell NAME --session ID",
 	"croft build":      "croft template create NAME --dir DIR",
 	"croft clean":      "croft gc",
 	"croft commit":     "croft ws snapshot NAME",
@@ -20,7 +24,9 @@ var otherCommands = map[string]string{
 	"croft create":     "croft ws open NAME",
 	"croft delete":     "croft ws rm NAME",
 	"croft destroy":    "croft ws rm NAME",
+	"croft diff":       "croft work diff, or croft ws diff NAME",
 	"croft download":   "croft ws get NAME PATH DEST",
+	"croft get":        "croft ws list, or croft ws get NAME PATH DEST for files",
 	"croft images":     "croft image list",
 	"croft info":       "croft doctor",
 	"croft init":       "croft setup for an agent, or croft ws open NAME for a workspace",
@@ -32,6 +38,8 @@ var otherCommands = map[string]string{
 	"croft ps":         "croft ws list, or croft ws ps NAME for the commands of one",
 	"croft prune":      "croft gc, or croft snapshot prune --keep N",
 	"croft pull":       "croft template create NAME --image IMAGE",
+	"croft push":       "croft snapshot export SNAPSHOT --bucket URL",
+	"croft review":     "croft work review",
 	"croft remove":     "croft ws rm NAME",
 	"croft sandbox":    "croft ws",
 	"croft serve":      "croft up",
@@ -42,6 +50,9 @@ var otherCommands = map[string]string{
 	"croft stop":       "croft ws pause NAME, or croft ws rm NAME",
 	"croft templates":  "croft template list",
 	"croft tools":      "croft tool",
+	"croft stats":      "croft ws ps NAME",
+	"croft top":        "croft ws ps NAME",
+	"croft undo":       "croft work undo, or croft ws undo NAME",
 	"croft unpause":    "croft ws resume NAME",
 	"croft upload":     "croft ws put NAME SRC DEST",
 	"croft workspaces": "croft ws list",
@@ -158,11 +169,24 @@ func unknownCommand(group *cobra.Command, word string) error {
 	}
 	hint := suggest.Hint(word, names)
 	if hint == "" && !group.HasParent() {
-		if ws, _, err := group.Find([]string{"ws", word}); err == nil && ws.Name() == word {
-			hint = "; use: croft ws " + strings.TrimSuffix(ws.Use, " [flags]")
-		}
+		hint = rootHint(group, word)
 	}
 	return usagef("unknown command %q for %q%s", word, group.CommandPath(), hint)
+}
+
+// rootHint says what to use instead of a word that is no command: a command of ws, an agent,
+// or a program of this host.
+func rootHint(root *cobra.Command, word string) string {
+	if ws, _, err := root.Find([]string{"ws", word}); err == nil && ws.Name() == word {
+		return "; use: croft ws " + ws.Use
+	}
+	if slices.Contains(work.Names(), word) {
+		return "; use: croft work " + word
+	}
+	if _, err := exec.LookPath(word); err == nil && !strings.Contains(word, "/") {
+		return "; use: croft run -- " + word
+	}
+	return ""
 }
 
 // flagHint says what to use instead of a flag that the command does not have, given as

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -40,6 +41,9 @@ var mistakes = []mistake{
 	{"ws cp a b", `unknown command "cp" for "croft ws"`, "croft ws put NAME SRC DEST"},
 	{"key delete x", `unknown command "delete" for "croft key"`, "croft key revoke ID"},
 	{"snapshot create demo", `unknown command "create" for "croft snapshot"`, "croft ws snapshot NAME"},
+
+	{"claude", `unknown command "claude"`, "use: croft work claude"},
+	{"git status", `unknown command "git"`, "use: croft run -- git"},
 
 	// Flags of docker, and earlier names.
 	{"run --net host ls", "unknown flag: --net", "use --allow-net HOST"},
@@ -174,6 +178,9 @@ func TestMistakes(t *testing.T) {
 	}
 	defer used.Close()
 	_, port, _ := net.SplitHostPort(used.Addr().String())
+	if _, err := exec.LookPath("git"); err != nil {
+		mistakes = slices.DeleteFunc(mistakes, func(m mistake) bool { return m.line == "git status" })
+	}
 	croft := func(args ...string) (status int, stderr string) {
 		var out, errs bytes.Buffer
 		status = cli.Run(t.Context(), append([]string{"croft"}, args...), cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs})

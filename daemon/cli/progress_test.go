@@ -54,7 +54,12 @@ func watch(t *testing.T, tty *os.File) *screen {
 // until waits until the terminal has shown a line, with for how long that goes on.
 func (s *screen) until(t *testing.T, line string) {
 	t.Helper()
-	want := regexp.MustCompile(regexp.QuoteMeta(line) + ` \([1-9][0-9]* s\)`) // a second may pass without a look
+	s.wait(t, regexp.MustCompile(regexp.QuoteMeta(line)+` \([1-9][0-9]* s\)`)) // a second may pass without a look
+}
+
+// wait waits until the terminal has shown a text.
+func (s *screen) wait(t *testing.T, want *regexp.Regexp) {
+	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for !want.MatchString(s.text.String()) {
@@ -266,6 +271,35 @@ func TestColourOnATerminal(t *testing.T) {
 			if strings.Contains(text, "\x1b") {
 				t.Errorf("%q %s has colours: %q", tt.args, where, text)
 			}
+		}
+	}
+}
+
+// TestRmAsks: on a terminal, ws rm --all removes after a yes alone.
+func TestRmAsks(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	if out, err := croft(t, data, "ws", "open", "demo", "--provider", "local").CombinedOutput(); err != nil {
+		t.Fatalf("%s%v", out, err)
+	}
+	for _, tt := range []struct {
+		answer, shows string
+		status        int
+	}{{"n", "nothing is removed", 21}, {"y", "removed demo", 0}} {
+		cmd := croft(t, data, "ws", "rm", "--all")
+		tty, err := pty.Start(cmd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tty.Close()
+		s := watch(t, tty)
+		s.wait(t, regexp.MustCompile(regexp.QuoteMeta("Remove 1 workspace (demo)? [y/N] ")))
+		if _, err := tty.WriteString(tt.answer + "\n"); err != nil {
+			t.Fatal(err)
+		}
+		shown := s.all()
+		cmd.Wait()
+		if got := cmd.ProcessState.ExitCode(); got != tt.status || !strings.Contains(shown, tt.shows) {
+			t.Errorf("%s: exit status %d, %q; want %d, %q", tt.answer, got, shown, tt.status, tt.shows)
 		}
 	}
 }

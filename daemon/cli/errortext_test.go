@@ -1,0 +1,33 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// TestErrorText: an error is shown without names of packages and ids, with what to do apart.
+func TestErrorText(t *testing.T) {
+	const id = "aaaaaaaaaaaaaaaaaaaa"
+	a := &command{named: map[string]string{id: "demo"}}
+	for _, tt := range []struct{ err, what, hint string }{
+		{`registry: workspace "web": already exists: choose another name`, `workspace "web": already exists`, "choose another name"},
+		{`registry: open ` + id + `: sandbox: open: not found: no directory /x`, "no directory /x", ""},
+		{`registry: workspace "` + id + `": wrong state: it is paused`, `workspace "demo": wrong state: it is paused`, ""},
+		{`registry: create: unknown provider "x": invalid argument: the providers are [a b]`, `unknown provider "x"`, "the providers are [a b]"},
+		{"not found", "not found", ""},
+		{"read: use of closed network connection", "read: use of closed network connection", ""},
+		{"app: one: unavailable\nclient: two: give a token", "one: unavailable\ntwo", "give a token"},
+		{"data /x/" + id + "/files: failed", "data /x/" + id + "/files: failed", ""},
+	} {
+		if what, hint := a.errorText(errors.New(tt.err)); what != tt.what || hint != tt.hint {
+			t.Errorf("%q: %q, hint %q; want %q, %q", tt.err, what, hint, tt.what, tt.hint)
+		}
+	}
+	joined := errors.Join(fmt.Errorf("registry: a: %w: choose x", fault.Conflict), fmt.Errorf("registry: b: %w: choose x", fault.Conflict))
+	if what, hint := a.errorText(joined); what != "a: conflict\nb: conflict" || hint != "choose x" {
+		t.Errorf("two errors: %q, hint %q", what, hint)
+	}
+}
