@@ -3,12 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/croft-run/croft/internal/testenv"
-	"github.com/croft-run/croft/provider/docker"
 )
 
 // What commands of croft may take, from the start of the program to its end.
@@ -16,9 +17,11 @@ const (
 	cliRunMost  = int64(45 * time.Millisecond) // croft run -- true
 	cliForkMost = int64(60 * time.Millisecond) // croft ws fork of templateFiles files
 	cliListMost = int64(25 * time.Millisecond) // croft ws list
+
+	cliWorkMost = cliRunMost + int64(150*time.Millisecond) // croft work -- true
 )
 
-// benchCLI compares commands that a person types with bwrap and docker run, each a new
+// benchCLI compares commands that a person types with bwrap, srt and docker run, each a new
 // process.
 func benchCLI(ctx context.Context, b *bench) error {
 	b.logLoad()
@@ -74,6 +77,14 @@ func benchCLI(ctx context.Context, b *bench) error {
 		}
 		return nil
 	}
+	if err := benchWork(ctx, b, bin, dir); err != nil {
+		return err
+	}
+	if _, err := exec.LookPath("srt"); err != nil {
+		fmt.Fprintln(b.log, "cli: no srt here to compare with (npm install -g @anthropic-ai/sandbox-runtime; it needs bwrap, socat and rg)")
+	} else if err := b.compareSides(ctx, "croft run -- true", "srt true", 0, ours, repeatSide(func() error { return exec.CommandContext(ctx, "srt", "true").Run() })); err != nil {
+		return err
+	}
 	if _, err := exec.LookPath("bwrap"); err != nil {
 		fmt.Fprintln(b.log, "cli: no bwrap here to compare with")
 	} else if err := rows("bwrap --unshare-all", repeatSide(func() error {
@@ -90,7 +101,57 @@ func benchCLI(ctx context.Context, b *bench) error {
 		return err
 	}
 	b.addCleanup(func() { d.Stop() }) // what is left of it is in a temporary directory
-	return rows("docker run", repeatSide(func() error {
-		return exec.CommandContext(ctx, "docker", "-H", d.Host(), "run", "--rm", "--network", "none", docker.DefaultImage, "true").Run()
-	}))
+	return rows("docker run", dockerCommand(ctx, d.Host(), dockerTrue...))
+}
+
+// benchWork compares croft work in a repository of 20,000 files with other ways to have a
+// copy of it.
+func benchWork(ctx context.Context, b *bench, bin, dir string) error {
+	project, copies := filepath.Join(dir, "project"), filepath.Join(dir, "copies")
+	in := func(words ...string) error {
+		cmd := exec.CommandContext(ctx, words[0], words[1:]...)
+		cmd.Dir, cmd.Env = project, append(os.Environ(), "HOME="+dir)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%v: %w: %s", words, err, out)
+		}
+		return nil
+	}
+	for _, half := range []string{"a", "b"} {
+		if err := fillTemplate(filepath.Join(project, half)); err != nil {
+			return err
+		}
+	}
+	for _, words := range [][]string{{"git", "init", "--quiet"}, {"git", "add", "."}, {"git", "-c", "user.name=bench", "-c", "user.email=bench@example.com", "commit", "--quiet", "--message", "x"}} {
+		if err := in(words...); err != nil {
+			return err
+		}
+	}
+	n, works := 0, 0
+	next := func() string { n++; return filepath.Join(copies, strconv.Itoa(n)) }
+	data := filepath.Join(dir, "data")
+	start := func() error {
+		works++
+		return in(bin, "work", "--data", data, "--name", fmt.Sprintf("work%d", works), "--", "true")
+	}
+	between := b.between
+	b.between = func() {
+		for ; works > 0; works-- {
+			in(bin, "work", "discard", "--data", data, fmt.Sprintf("work%d", works)) // the directory goes with the family
+		}
+		os.RemoveAll(copies)           // likewise
+		os.MkdirAll(copies, 0o755)     // the next turn fails without it
+		in("git", "worktree", "prune") // likewise
+	}
+	defer func() { b.between(); b.between = between }()
+	b.between()
+	for _, ref := range []struct {
+		name string
+		side func() error
+	}{{"git worktree add", func() error { return in("git", "worktree", "add", "--quiet", "--detach", next()) }}, {"cp -a", func() error { return in("cp", "-a", project, next()) }}} {
+		if err := b.compareSides(ctx, "croft work -- true, 20,000 files", ref.name, 0, repeatSide(start), repeatSide(ref.side)); err != nil {
+			return err
+		}
+		b.atMost(cliWorkMost)
+	}
+	return nil
 }

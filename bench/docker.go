@@ -42,15 +42,7 @@ func benchDocker(ctx context.Context, b *bench) error {
 		return err
 	}
 	b.addCleanup(func() { p.Close() })
-	command := func(args ...string) side {
-		return repeatSide(func() error {
-			out, err := exec.CommandContext(ctx, "docker", append([]string{"-H", d.Host()}, args...)...).CombinedOutput()
-			if err != nil {
-				return fmt.Errorf("docker %v: %w: %s", args, err, out)
-			}
-			return nil
-		})
-	}
+	command := func(args ...string) side { return dockerCommand(ctx, d.Host(), args...) }
 	if err := dockerExec(ctx, b, p, "true in a live container", "", command); err != nil {
 		return err
 	}
@@ -61,6 +53,20 @@ func benchDocker(ctx context.Context, b *bench) error {
 		return err
 	}
 	return dockerPool(ctx, b, p, filepath.Join(dir, "pool"), command)
+}
+
+// dockerTrue are the arguments of docker that run true in a new container.
+var dockerTrue = []string{"run", "--rm", "--network", "none", docker.DefaultImage, "true"}
+
+// dockerCommand runs a command of docker.
+func dockerCommand(ctx context.Context, host string, args ...string) side {
+	return repeatSide(func() error {
+		out, err := exec.CommandContext(ctx, "docker", append([]string{"-H", host}, args...)...).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("docker %v: %w: %s", args, err, out)
+		}
+		return nil
+	})
 }
 
 func dockerExec(ctx context.Context, b *bench, p *docker.Provider, name, config string, command func(...string) side) error {
@@ -94,7 +100,7 @@ func dockerOpen(ctx context.Context, b *bench, p driver.Provider, command func(.
 		opened = append(opened, ws)
 		return runTrue(ctx, ws)
 	})
-	return b.compareSides(ctx, "open to first output", "docker run --rm --network none", 1.35, ours, command("run", "--rm", "--network", "none", docker.DefaultImage, "true"))
+	return b.compareSides(ctx, "open to first output", "docker run --rm --network none", 1.35, ours, command(dockerTrue...))
 }
 
 // dockerPool takes workspaces from a pool, as the registry does.
@@ -139,7 +145,7 @@ func dockerPool(ctx context.Context, b *bench, inner driver.Provider, dir string
 		return runTrue(ctx, ws)
 	})
 	if err := b.compareSides(ctx, "from the pool to first output", "docker run --rm --network none", 0, ours,
-		command("run", "--rm", "--network", "none", docker.DefaultImage, "true")); err != nil {
+		command(dockerTrue...)); err != nil {
 		return err
 	}
 	b.atMost(pooledMost)

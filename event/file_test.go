@@ -451,3 +451,35 @@ func TestAttackEventFlood(t *testing.T) {
 		t.Errorf("the violation was found %d times among %d, the last event is %d", found, violations, last)
 	}
 }
+
+// TestReadWorkspace reads the events of one workspace, from the rotated and the kept files
+// as well. An id in another field is no match.
+func TestReadWorkspace(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "events.jsonl")
+	f := openFile(t, path, &FileOptions{MaxSize: 20 << 10, Keep: 100})
+	s := NewStream(f)
+	for range 300 {
+		s.Emit(Event{Kind: Operation, Workspace: "mine", Fields: map[string]any{FieldCommand: "cat of other"}})
+		s.Emit(Event{Kind: Operation, Workspace: "other", Fields: map[string]any{FieldCommand: "cat of mine"}})
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var want []Event
+	all, _ := readAll(t, path)
+	for _, e := range all {
+		if e.Workspace == "mine" {
+			want = append(want, e)
+		}
+	}
+	var got []Event
+	for e, err := range ReadWorkspace(path, "mine") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, e)
+	}
+	if diff := cmp.Diff(want, got); diff != "" || len(got) != 300 {
+		t.Errorf("%d events (-want +got):\n%s", len(got), diff)
+	}
+}

@@ -42,6 +42,7 @@ type Reader struct {
 	r    *bufio.Reader
 	file string
 	line int
+	with []byte // other lines are skipped
 }
 
 // NewReader returns a reader of a [File]'s output. name is for errors.
@@ -59,7 +60,7 @@ func (r *Reader) Next() (Event, error) {
 			return Event{}, err
 		}
 		r.line++
-		if len(bytes.TrimSpace(line)) == 0 && whole {
+		if whole && (len(bytes.TrimSpace(line)) == 0 || !bytes.Contains(line, r.with)) {
 			continue
 		}
 		var e Event
@@ -98,10 +99,25 @@ func (r *Reader) readLine() (line []byte, whole bool, err error) {
 // ReadFiles returns the events in the file of a [File] and its rotated files, oldest first,
 // after the violations that are no longer in these. It yields a *LineError for each broken
 // line; any other error ends the sequence. A missing file has no events.
-func ReadFiles(path string) iter.Seq2[Event, error] {
+func ReadFiles(path string) iter.Seq2[Event, error] { return readFiles(path, "") }
+
+// ReadWorkspace is [ReadFiles] for the events of one workspace. It does not parse lines
+// without the id, which is much faster.
+func ReadWorkspace(path, id string) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		for e, err := range readFiles(path, id) {
+			if (err != nil || e.Workspace == id) && !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+// readFiles is ReadFiles for lines that contain a text.
+func readFiles(path, with string) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		var kept []Event
-		for e, err := range readRotated(path + keptSuffix) {
+		for e, err := range readRotated(path+keptSuffix, with) {
 			if err == nil { // a broken line is in the other files, too, or was evicted
 				kept = append(kept, e)
 			}
@@ -115,7 +131,7 @@ func ReadFiles(path string) iter.Seq2[Event, error] {
 			kept = nil
 			return true
 		}
-		for e, err := range readRotated(path) {
+		for e, err := range readRotated(path, with) {
 			if err == nil && kept != nil && !yieldKept(e.Time) || !yield(e, err) {
 				return
 			}
@@ -127,8 +143,9 @@ func ReadFiles(path string) iter.Seq2[Event, error] {
 // endOfTime is after the time of any event.
 var endOfTime = time.Unix(1<<40, 0)
 
-// readRotated returns the events in a file and its rotated files, oldest first.
-func readRotated(path string) iter.Seq2[Event, error] {
+// readRotated returns the events in a file and its rotated files, oldest first, of lines
+// that contain a text.
+func readRotated(path, with string) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		files, err := openRotated(path)
 		defer func() {
@@ -141,15 +158,16 @@ func readRotated(path string) iter.Seq2[Event, error] {
 			return
 		}
 		for _, f := range files {
-			if !readFile(f, yield) {
+			if !readFile(f, with, yield) {
 				return
 			}
 		}
 	}
 }
 
-func readFile(f *os.File, yield func(Event, error) bool) bool {
+func readFile(f *os.File, with string, yield func(Event, error) bool) bool {
 	r := NewReader(f, f.Name())
+	r.with = []byte(with)
 	for {
 		e, err := r.Next()
 		var bad *LineError

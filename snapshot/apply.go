@@ -81,7 +81,7 @@ func Apply(ctx context.Context, base, theirs Tree, dir string, opts *ApplyOption
 	}
 	unchanged := func() error { return m.checkUnchanged(ctx, ours, opts.Undo, res.Undo, began) }
 	_, err = Restore(ctx, next, dir, &RestoreOptions{Only: paths, PlainModes: true, Stage: opts.Stage, Journals: opts.Journals, Owner: opts.Owner, check: unchanged})
-	if fault.Of(err) == fault.Conflict && res.Undo != "" { // nothing was written
+	if err != nil && res.Undo != "" && (fault.Of(err) == fault.Conflict || unchanged() == nil) { // nothing was written
 		err = errors.Join(err, opts.Undo.Delete(ctx, res.Undo))
 	}
 	if err != nil {

@@ -47,7 +47,7 @@ type announcement struct {
 
 // An announcer announces workspaces; *rest.Server is one.
 type announcer interface {
-	Announce(ctx context.Context, id string, forks bool)
+	Announce(ctx context.Context, id string, projects rest.Projects)
 	AnnounceProfile(ctx context.Context, id string)
 	ProfileAffected(id, name string) bool
 }
@@ -121,8 +121,9 @@ func (e *events) enqueue(a announcement) {
 	}
 }
 
-// startAnnouncer starts the goroutine that announces workspaces, one at a time.
-func (e *events) startAnnouncer(ctx context.Context, f announcer) {
+// startAnnouncer starts the goroutine that announces workspaces, one at a time, and with
+// projects their projects.
+func (e *events) startAnnouncer(ctx context.Context, f announcer, projects bool) {
 	e.announcer.Store(&f)
 	ctx, e.stop = context.WithCancel(context.WithoutCancel(ctx))
 	e.done.Go(func() {
@@ -133,8 +134,7 @@ func (e *events) startAnnouncer(ctx context.Context, f announcer) {
 				f.AnnounceProfile(ctx, a.id)
 				continue
 			case a.id != "":
-				// A command that forks ends when all is announced.
-				f.Announce(ctx, a.id, e.serving.Load())
+				f.Announce(ctx, a.id, e.announcedProjects(projects))
 				continue
 			case over:
 				return
@@ -146,6 +146,18 @@ func (e *events) startAnnouncer(ctx context.Context, f announcer) {
 			}
 		}
 	})
+}
+
+// announcedProjects returns whose projects are looked for. A command ends when all is
+// announced, so that it does not look for those of forks.
+func (e *events) announcedProjects(projects bool) rest.Projects {
+	switch {
+	case e.serving.Load():
+		return rest.AllProjects
+	case projects:
+		return rest.NotOfForks
+	}
+	return rest.NoProjects
 }
 
 // next takes an announcement from the queue; over reports that no more will come.

@@ -50,6 +50,10 @@ type Config struct {
 	Resolver  egress.Resolver   // resolves the host names of requests; nil is the host's
 	Version   string            // of the program
 
+	// NoProjects leaves out the event of the project of a workspace that opens: looking for
+	// it lists all directories.
+	NoProjects bool
+
 	// Secrets returns further secrets by name, beside those of the configuration; nil is
 	// none. The egress proxy sends each instead of its placeholder only.
 	Secrets func() map[string]Secret
@@ -228,7 +232,7 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 	if err != nil {
 		return err
 	}
-	s.events.startAnnouncer(ctx, s.API)
+	s.events.startAnnouncer(ctx, s.API, !cfg.NoProjects)
 	return nil
 }
 

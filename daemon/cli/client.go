@@ -28,7 +28,7 @@ func (a *command) withClient(ctx context.Context, f func(c *client.Client) error
 		defer c.Close()
 		return f(c)
 	}
-	sys, err := a.openSystem(ctx, app.Config{Operator: true, Log: a.newLogger(slog.LevelError)})
+	sys, err := a.openSystem(ctx, app.Config{Operator: true, NoProjects: a.noProjects, Log: a.newLogger(slog.LevelError)})
 	if err != nil {
 		return err
 	}

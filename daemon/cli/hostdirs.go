@@ -71,6 +71,23 @@ type sandboxOptions struct {
 	Caches    []layeredCache `json:"caches,omitempty"`
 	Git       string         `json:"git,omitempty"`
 	Sockets   []string       `json:"sockets,omitempty"`
+	User      string         `json:"user,omitempty"`
+}
+
+// setUser gives the workload another user name if the host's user has the same one, and
+// directories below that home are shown.
+func (o *sandboxOptions) setUser(workspaceDir string) {
+	const workloadHome, other = "/home/croft", "agent"
+	shown := []string{workspaceDir}
+	for _, b := range o.Binds {
+		shown = append(shown, b.Dir)
+	}
+	for _, c := range o.Caches {
+		shown = append(shown, c.Dir)
+	}
+	if slices.ContainsFunc(shown, func(dir string) bool { return dir != "" && within(workloadHome, dir) }) {
+		o.User = other
+	}
 }
 
 // boundDirs returns the directories of --rw and --ro, in this order, and those of --sockets.
@@ -107,6 +124,7 @@ func (a *command) absoluteDirs(dirs []string) ([]string, error) {
 // overlaps with the workspace or with a directory of opts is left out: that shows it, or
 // replaces it.
 func (a *command) addToolchains(names []string, project string, spec *workspace.Spec, opts *sandboxOptions) error {
+	defer func() { opts.setUser(spec.Dir) }()
 	if len(names) == 0 {
 		return nil
 	}

@@ -282,7 +282,7 @@ func (a *command) sweepOrphans(ctx context.Context) {
 	for _, e := range entries {
 		known := slices.ContainsFunc(records, func(r registry.Record) bool { return r.ID == e.Name() })
 		info, err := e.Info()
-		if known || err != nil || !e.IsDir() || time.Since(info.ModTime()) < endsItself {
+		if known || err != nil || !e.IsDir() || e.Name() == ".journals" || time.Since(info.ModTime()) < endsItself {
 			continue
 		}
 		if err := a.system.Registry.Sweep(ctx); err != nil {

@@ -496,3 +496,39 @@ func TestKilledRunsLeaveNothing(t *testing.T) {
 		time.Sleep(time.Second)
 	}
 }
+
+// TestRunSweepsOrphansAlone lets a run sweep, which costs time, if there is the directory
+// of a workspace without a record, and not for other directories such as those of journals.
+func TestRunSweepsOrphansAlone(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	run := func() {
+		t.Helper()
+		if out, err := croft(t, data, "run", "--", "true").CombinedOutput(); err != nil {
+			t.Fatalf("run: %v\n%s", err, out)
+		}
+	}
+	run()
+	old := time.Now().Add(-time.Hour)
+	ws := filepath.Join(data, "ws")
+	// A sweep removes it; being new, it does not start one.
+	fresh := filepath.Join(ws, ".dead-sandbox-freshfreshfreshfresh")
+	for _, dir := range []string{filepath.Join(ws, ".journals"), fresh} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chtimes(filepath.Join(ws, ".journals"), old, old); err != nil {
+		t.Fatal(err)
+	}
+	run()
+	if _, err := os.Stat(fresh); err != nil {
+		t.Errorf("the directory of journals started a sweep: %v", err)
+	}
+	if err := os.Chtimes(fresh, old, old); err != nil {
+		t.Fatal(err)
+	}
+	run()
+	if _, err := os.Stat(fresh); !os.IsNotExist(err) {
+		t.Errorf("an orphan is there after a run: %v", err)
+	}
+}

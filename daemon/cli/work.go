@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -81,7 +82,7 @@ The exit status is that of the agent; 125 is an error of croft itself.`,
 	f := cmd.Flags()
 	f.StringVar(&opts.name, "name", "", "name of the work (default the project and the agent, such as app-claude)")
 	f.IntVar(&opts.parallel, "parallel", 1, "start this many independent copies, each with its own agent; attach to one with croft work attach")
-	f.StringArrayVar(&opts.allowNet, "allow-net", nil, "allow network access to HOST[:PORT], and remember it for the project; may be given several times")
+	f.StringArrayVar(&opts.allowNet, "allow-net", nil, "allow network access to HOST[:PORT], or to a registry (@npm, @pypi, @go, @cargo), and remember it for the project; may be given several times")
 	f.BoolVar(&opts.start.InPlace, "in-place", false, "no copy: the agent works in the project's directory itself")
 	f.BoolVar(&opts.start.NoAsk, "yolo", false, "the agent asks for no permissions: the sandbox is the boundary")
 	f.BoolVar(&opts.start.ShareLogin, "share-login", false, "put the login file or key of the agent inside, where everything can read it")
@@ -127,6 +128,7 @@ func (a *command) workEnv(needsProject bool) (*workEnv, error) {
 		}
 		e.project = work.Project{}
 	}
+	a.noProjects = true
 	a.secrets = func() map[string]app.Secret {
 		all := map[string]app.Secret{}
 		for name, s := range e.user.Secrets() {
@@ -232,7 +234,13 @@ func (a *command) addWorkDirs(h hostDirFlags, start *work.Start, spec *workspace
 func (a *command) workRules(hosts, secrets []string) ([]workspace.NetRule, error) {
 	var n workspace.Network
 	flags := policyFlags{allowNet: hosts, secrets: secrets}
-	err := flags.applyNetwork(&n)
+	if err := flags.applyNetwork(&n); err != nil {
+		return nil, err
+	}
+	settings, err := a.settings()
+	if err == nil {
+		_, err = settings.ExpandHosts(hosts) // a named rule that does not exist must not be remembered
+	}
 	return n.Allow, err
 }
 
@@ -274,26 +282,36 @@ func (a *command) runWork(ctx context.Context, c *client.Client, rec client.Work
 		}
 		if !a.onTerminal() || a.json {
 			_, err = a.runForeground(ctx, c, ws, cmd, false)
-			return errors.Join(err, a.summarizeWork(ctx, c, rec))
+			a.endWork(ctx, c, ws, rec)
+			return err
 		}
 		session, err := a.startAgent(ctx, ws, cmd)
 		if err != nil {
 			return err
 		}
-		return a.attachAgent(ctx, c, rec, session, client.TerminalOptions{})
+		return a.attachAgent(ctx, c, ws, rec, session, client.TerminalOptions{})
 	})
 }
 
-// homeScript writes an archive into the home. Files that the agent has changed stay.
-const homeScript = `cd && tar -x --skip-old-files -f - 2>&1`
-
-// prepareWork writes the files of the agent's home, and returns the agent's command.
+// prepareWork writes the files of the agent's home, those of its last session first, and
+// returns the agent's command.
 func (a *command) prepareWork(ctx context.Context, ws *workspace.Workspace, start *work.Start) (driver.Command, error) {
-	archive, err := start.HomeArchive()
+	settings, err := start.HomeArchive()
 	if err != nil {
 		return driver.Command{}, err
 	}
-	if archive != nil {
+	file, err := a.savedHome(ws.ID())
+	if err != nil {
+		return driver.Command{}, err
+	}
+	saved, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return driver.Command{}, err
+	}
+	for _, archive := range [][]byte{saved, settings} {
+		if archive == nil {
+			continue
+		}
 		res, err := ws.Run(ctx, driver.Command{Script: homeScript, Stdin: bytes.NewReader(archive)})
 		if err == nil && res.ExitCode != 0 {
 			err = fmt.Errorf("work: write the settings of %s: %w: %s", start.Agent.Name, fault.Failed, oneLine(string(res.Stdout)))
@@ -329,7 +347,7 @@ func (a *command) startAgent(ctx context.Context, ws *workspace.Workspace, cmd d
 
 // attachAgent connects this terminal with the session of an agent. When it ends, a summary
 // of the work is printed.
-func (a *command) attachAgent(ctx context.Context, c *client.Client, rec client.Workspace, session string, from client.TerminalOptions) error {
+func (a *command) attachAgent(ctx context.Context, c *client.Client, ws *workspace.Workspace, rec client.Workspace, session string, from client.TerminalOptions) error {
 	t, err := c.Terminal(ctx, rec.ID, session, from)
 	if err != nil {
 		return err
@@ -343,28 +361,42 @@ func (a *command) attachAgent(ctx context.Context, c *client.Client, rec client.
 	if err != nil {
 		return err
 	}
-	return errors.Join(a.commandOutcome(*res), a.summarizeWork(ctx, c, rec))
+	a.endWork(ctx, c, ws, rec)
+	return a.commandOutcome(*res)
 }
 
-// summarizeWork prints what a work changed, what it could not reach, and what comes next.
-func (a *command) summarizeWork(ctx context.Context, c *client.Client, rec client.Workspace) error {
+// endWork keeps the home of an agent that has ended, and prints a summary.
+func (a *command) endWork(ctx context.Context, c *client.Client, ws *workspace.Workspace, rec client.Workspace) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
+	if agent := work.FindAgent(rec.Labels[work.AgentLabel]); agent != nil && rec.Dir == "" {
+		if err := a.saveHome(ctx, ws, agent); err != nil {
+			a.note("croft: the conversations of %s are not kept: %v", rec.Name, err)
+		}
+	}
+	a.summarizeWork(ctx, c, rec)
+}
+
+// summarizeWork prints what a work changed, what it could not reach, and what comes next. It
+// does not fail: the exit status is that of the agent.
+func (a *command) summarizeWork(ctx context.Context, c *client.Client, rec client.Workspace) {
 	a.noteWorkRefusals(ctx, c, rec)
 	if rec.Dir != "" { // in place: there is nothing to apply
 		a.note("croft: the agent worked in %s itself", printable(rec.Dir))
-		return a.destroyWorkspace(ctx, c, rec.ID)
+		if err := a.destroyWorkspace(ctx, c, rec.ID); err != nil {
+			a.note("croft: remove the workspace %s: %v", rec.ID, err)
+		}
+		return
 	}
 	d, err := a.diffTouched(ctx, c, rec.ID)
-	if err != nil {
-		return err
-	}
-	if len(d.Changes) == 0 {
+	switch {
+	case err != nil:
+		a.note("croft: the changes of %s are kept, but can't be listed: %v", rec.Name, err)
+	case len(d.Changes) == 0:
 		a.note("croft: %s changed no file; remove it with: croft work discard %s", rec.Name, rec.Name)
-		return nil
+	default:
+		a.note("croft: %s changed %s; next: croft work diff|review|apply|discard %s", rec.Name, changesText(d.Stats, len(d.Changes)), rec.Name)
 	}
-	a.note("croft: %s changed %s; next: croft work diff|review|apply|discard %s", rec.Name, changesText(d.Stats, len(d.Changes)), rec.Name)
-	return nil
 }
 
 // diffTouched compares a work with its start. What was not written since is not compared.
@@ -461,7 +493,8 @@ func (a *command) runUnattended(ctx context.Context, c *client.Client, rec clien
 		return fmt.Errorf("%s: %w", rec.Name, err)
 	}
 	a.note("croft: %s ended with status %d", rec.Name, res.ExitCode)
-	return a.summarizeWork(ctx, c, rec)
+	a.endWork(ctx, c, ws, rec)
+	return nil
 }
 
 // works lists the works of a project, or all if key is "".

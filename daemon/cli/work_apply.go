@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -84,7 +85,9 @@ func (a *command) workApply(ctx context.Context, opts workApplyOptions, args []s
 	if err := a.applyWork(ctx, opts); err != nil || !opts.discard {
 		return err
 	}
-	return a.withClient(ctx, func(c *client.Client) error { return a.wsRm(ctx, c, []string{opts.name}) })
+	return a.withClient(ctx, func(c *client.Client) error {
+		return errors.Join(a.wsRm(ctx, c, []string{opts.name}), a.removeHomes(ctx, c))
+	})
 }
 
 // applyWork applies a work whose name, directory and selection are set.

@@ -2,18 +2,25 @@ package cli_test
 
 import (
 	"bytes"
+	"cmp"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/creack/pty"
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/croft-run/croft/internal/testenv"
 )
 
 // A ttyProgram is a program on a pseudo-terminal.
@@ -91,7 +98,11 @@ func (s *ttyProgram) ends() error {
 func workProject(t *testing.T) (dir string, in func(args ...string) *exec.Cmd) {
 	t.Helper()
 	home := t.TempDir()
-	dir = filepath.Join(home, "app")
+	return workProjectIn(t, home, filepath.Join(home, "app"), filepath.Join(home, "data"))
+}
+
+func workProjectIn(t *testing.T, home, dir, data string) (_ string, in func(args ...string) *exec.Cmd) {
+	t.Helper()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +110,7 @@ func workProject(t *testing.T) (dir string, in func(args ...string) *exec.Cmd) {
 		t.Fatalf("git init: %v\n%s", err, out)
 	}
 	return dir, func(args ...string) *exec.Cmd {
-		cmd := croft(t, filepath.Join(home, "data"), args...)
+		cmd := croft(t, data, args...)
 		cmd.Dir, cmd.Env = dir, append(cmd.Env, "HOME="+home)
 		return cmd
 	}
@@ -162,13 +173,18 @@ func TestWorkOnATerminal(t *testing.T) {
 	}
 }
 
-// TestWorkAllow lets a work that runs reach another host, which is remembered for the project.
+// TestWorkAllow lets a work that runs, and was started without hosts, reach one, which is
+// remembered for the project. A named rule that does not exist is not remembered.
 func TestWorkAllow(t *testing.T) {
 	serve := func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }
-	first, roots := secureServer(t, serve)
-	other, _ := secureServer(t, serve)
+	other, roots := secureServer(t, serve)
 	dir, in := workProject(t)
-	cmd := in("work", "--allow-net", first, "--", "sh", "-c", "echo begin > begin; until curl -sk https://"+other+"/ | grep hello; do sleep 0.1; done")
+	for _, args := range [][]string{{"work", "--allow-net", "@odd", "--", "true"}, {"work", "allow", "@odd"}} {
+		if out, err := in(args...).CombinedOutput(); err == nil || !strings.Contains(string(out), "the named rules are @cargo, @go, @npm, @pypi") {
+			t.Errorf("%q: %v\n%s", args, err, out)
+		}
+	}
+	cmd := in("work", "--", "sh", "-c", "echo begin > begin; until curl -sk https://"+other+"/ | grep hello; do sleep 0.1; done")
 	cmd.Env = append(cmd.Env, "SSL_CERT_FILE="+roots)
 	s := onTTY(t, cmd)
 	for {
@@ -192,5 +208,227 @@ func TestWorkAllow(t *testing.T) {
 	}
 	if entries, err := os.ReadDir(dir); len(entries) != 1 {
 		t.Errorf("the project has %v, %v", entries, err)
+	}
+}
+
+// TestWorkAsksOnce asks on a terminal, once, whether the registry of the project's package
+// manager may be reached: the hosts are those of the named rule, with a mirror of the
+// configuration.
+func TestWorkAsksOnce(t *testing.T) {
+	dir, in := workProject(t)
+	for name, text := range map[string]string{filepath.Join(dir, "package.json"): "{}", filepath.Join(dir, "croft.yaml"): "version: 1\nnetwork:\n  mirrors: {npm: 'https://npm.corp.test/'}\n"} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	start := func() *ttyProgram {
+		return onTTY(t, in("work", "--config", filepath.Join(dir, "croft.yaml"), "--", "sh", "-c", "echo registry $npm_config_registry"))
+	}
+	s := start()
+	s.shows("May works of this project reach @npm (npm.corp.test)? [y/N] ")
+	s.types("y\r")
+	s.shows("registry https://npm.corp.test/")
+	if err := s.ends(); err != nil {
+		t.Errorf("work: %v\n%s", err, s.text())
+	}
+	s = start()
+	s.shows("registry https://npm.corp.test/")
+	if err := s.ends(); err != nil || strings.Contains(s.text(), "May works") {
+		t.Errorf("the second work: %v\n%s", err, s.text())
+	}
+}
+
+// TestWorkKeepsConversations starts an agent that has ended again: it finds the files of
+// its home, without its login, and continues. They are removed with the work.
+func TestWorkKeepsConversations(t *testing.T) {
+	home := t.TempDir()
+	data := filepath.Join(home, "data")
+	dir, in := workProjectIn(t, home, filepath.Join(home, "app"), data)
+	program := filepath.Join(home, "tools", "claude")
+	const agent = `#!/bin/sh
+echo "arguments: $*"
+cat ~/.claude/projects/log 2> /dev/null && grep -o croft-secret:claude_login ~/.claude/.credentials.json
+mkdir -p ~/.claude/projects && echo "turn $*" >> ~/.claude/projects/log
+`
+	login := fmt.Sprintf(`{"claudeAiOauth": {"accessToken": "planted-token", "refreshToken": "planted-refresh", "expiresAt": %d}}`, time.Now().Add(time.Hour).UnixMilli())
+	for name, text := range map[string]string{program: agent, filepath.Join(home, ".claude", ".credentials.json"): login} {
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run := func(args ...string) string {
+		t.Helper()
+		cmd := in(args...)
+		cmd.Env = append(cmd.Env, "PATH="+filepath.Dir(program)+":"+os.Getenv("PATH"))
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%q: %v\n%s", args, err, out)
+		}
+		return string(out)
+	}
+	saved := func() []string {
+		t.Helper()
+		files, err := filepath.Glob(filepath.Join(data, "work", "*.home.tar"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return files
+	}
+	run("work", "claude", "--", "first")
+	if got := run("work", "attach", "--continue", "--", "next"); !strings.Contains(got, "arguments: --continue next\nturn first\ncroft-secret:claude_login\n") {
+		t.Errorf("the agent that started again printed\n%s", got)
+	}
+	if got := run("work", "attach", "--yolo"); !strings.Contains(got, "--dangerously-skip-permissions\nturn first\nturn --continue next\n") {
+		t.Errorf("the third time it printed\n%s", got)
+	}
+	for _, file := range saved() {
+		if text, err := os.ReadFile(file); err != nil || bytes.Contains(text, []byte("credentials.json")) || bytes.Contains(text, []byte("planted")) {
+			t.Errorf("%s has the login, %v", file, err)
+		}
+	}
+	if log := run("work", "log"); strings.Contains(log, "tar ") {
+		t.Errorf("the log has commands of croft itself:\n%s", log)
+	}
+	if before := saved(); len(before) != 1 {
+		t.Errorf("saved homes: %q", before)
+	}
+	run("work", "discard")
+	if after := saved(); len(after) != 0 {
+		t.Errorf("after the discard there are %q", after)
+	}
+	if entries, err := os.ReadDir(dir); len(entries) != 1 {
+		t.Errorf("the project has %v, %v", entries, err)
+	}
+}
+
+// treeOf returns the files of a directory with their content, without .git.
+func treeOf(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.Name() == ".git" {
+			return cmp.Or(err, fs.SkipDir)
+		}
+		if !e.IsDir() {
+			var data []byte
+			data, err = os.ReadFile(path)
+			all[strings.TrimPrefix(path, dir+"/")] = string(data)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// TestWorkOnAFullDisk fills the disk of the project before an apply and before an undo:
+// each fails, names the reason and leaves the project as it was, and succeeds when there is
+// space again. It fills the disk of the data directory with an agent, too: the work is kept.
+func TestWorkOnAFullDisk(t *testing.T) {
+	home := t.TempDir()
+	project := filepath.Join(testenv.NeedsTmpfs(t, 4<<20), "app")
+	dir, in := workProjectIn(t, home, project, filepath.Join(home, "data"))
+	if err := os.WriteFile(filepath.Join(dir, "edited"), bytes.Repeat([]byte("line\n"), 40_000), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	const script = "echo new > a; sed -i 1s/line/first/ edited; head -c 300000 /dev/urandom > big; mkdir d; echo x > d/e"
+	if out, err := in("work", "--", "sh", "-c", script).CombinedOutput(); err != nil {
+		t.Fatalf("work: %v\n%s", err, out)
+	}
+	start, full := treeOf(t, dir), filepath.Join(filepath.Dir(dir), "full")
+	for _, step := range []string{"apply", "undo"} {
+		before := treeOf(t, dir)
+		if err := os.WriteFile(full, make([]byte, 8<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
+			t.Fatalf("fill the disk: %v", err)
+		}
+		cmd := in("work", step)
+		out, _ := cmd.CombinedOutput()
+		if code := cmd.ProcessState.ExitCode(); code != 16 || !strings.Contains(string(out), "no space left on device") {
+			t.Errorf("%s on a full disk: exit status %d\n%s", step, code, out)
+		}
+		if diff := gocmp.Diff(before, treeOf(t, dir)); diff != "" {
+			t.Errorf("%s on a full disk changed the project:\n%s", step, diff)
+		}
+		if log, err := in("work", "log").CombinedOutput(); err != nil || strings.Contains(string(log), "APPLIED") != (step == "undo") {
+			t.Errorf("the log after %s on a full disk: %v\n%s", step, err, log)
+		}
+		if err := os.Remove(full); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := in("work", step).CombinedOutput(); err != nil {
+			t.Errorf("%s with space again: %v\n%s", step, err, out)
+		}
+	}
+	if diff := gocmp.Diff(start, treeOf(t, dir)); diff != "" {
+		t.Errorf("after apply and undo:\n%s", diff)
+	}
+
+	dir, in = workProjectIn(t, home, filepath.Join(home, "app"), filepath.Join(testenv.NeedsTmpfs(t, 24<<20), "data"))
+	out, err := in("work", "--", "sh", "-c", "echo one > a; cat /dev/zero > big; rm big; echo two > b").CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "No space left on device") {
+		t.Errorf("an agent that fills the disk: %v\n%s", err, out)
+	}
+	if out, err := in("work", "apply").CombinedOutput(); err != nil {
+		t.Errorf("apply: %v\n%s", err, out)
+	}
+	if diff := gocmp.Diff(map[string]string{"a": "one\n", "b": "two\n"}, treeOf(t, dir)); diff != "" {
+		t.Errorf("the project has (-want +got):\n%s", diff)
+	}
+}
+
+// TestHostUserCroft uses toolchains, and a project, of a user of the host that has the name
+// of the user inside.
+func TestHostUserCroft(t *testing.T) {
+	const script = `mount -t tmpfs tmpfs /home && mkdir -p /home/croft/go/pkg/mod/cache /home/croft/.npm/_cacache /home/croft/app && cd /home/croft/app && git init -q . && echo mine > file || exit 99
+"$@" run --toolchain npm,go --rw . -- sh -c 'pwd; cat file; ls -d /home/croft/.npm/_cacache; echo ~' &&
+"$@" work -- sh -c 'pwd; echo ~; echo theirs > file' && "$@" work apply && cat file`
+	data := filepath.Join(t.TempDir(), "data")
+	cmd := croft(t, data)
+	cmd = exec.CommandContext(t.Context(), "unshare", "--mount", "sh", "-c", script, "sh", cmd.Path)
+	cmd.Env = append(os.Environ(), "CROFT_DATA="+data, "HOME=/home/croft")
+	out, err := cmd.CombinedOutput()
+	if _, bad := errors.AsType[*exec.ExitError](err); !bad && err != nil || cmd.ProcessState.ExitCode() == 99 || strings.Contains(string(out), "unshare:") {
+		t.Skipf("skipped: host: it lacks the right to mount a tmpfs: %v\n%s", err, out)
+	}
+	want := "/home/croft/app\nmine\n/home/croft/.npm/_cacache\n/home/agent\n"
+	if err != nil || !strings.HasPrefix(string(out), want) || !strings.Contains(string(out), "/home/croft/app\n/home/agent\n") || !strings.HasSuffix(string(out), "theirs\n") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// TestAttackReview shows files whose text and name have control sequences, and the output
+// of tests that has some, on a terminal: none reaches it.
+func TestAttackReview(t *testing.T) {
+	testenv.ReportAttack(t, "control sequences in what is reviewed", "", testenv.Prevented, "")
+	_, in := workProject(t)
+	const script = `printf 'text\033[2J\033[1;1Hfaked\rover\342\200\256bidi\n' > file; printf x > "$(printf 'a\033]0;title\007b')"`
+	if out, err := in("work", "--", "sh", "-c", script).CombinedOutput(); err != nil {
+		t.Fatalf("work: %v\n%s", err, out)
+	}
+	for name, cmd := range map[string]*exec.Cmd{
+		"diff": in("work", "diff"), "list": in("work", "list"), "log": in("work", "log"), "stat": in("work", "diff", "--stat"), "compare": in("work", "compare", "--test", "true"),
+		"review": in("work", "review", "--test", `printf 'ok\033[2J\033[1;1Hfaked\n'`), "no colour": in("work", "diff"),
+	} {
+		cmd.Env = append(cmd.Env, "TERM=xterm")
+		if name == "no colour" {
+			cmd.Env = append(cmd.Env, "NO_COLOR=1")
+		}
+		s := onTTY(t, cmd)
+		if name == "review" {
+			s.types("y\ry\rt\rn\r")
+			s.shows("tests: passed")
+		}
+		if err := s.ends(); err != nil {
+			t.Errorf("%s: %v\n%s", name, err, s.text())
+		}
+		for _, bad := range []string{"\x1b[2J", "\x1b[1;1H", "\x1b]0;", "\rover", "\u202e"} {
+			if strings.Contains(s.text(), bad) {
+				t.Errorf("%s shows %q: %q", name, bad, s.text())
+			}
+		}
 	}
 }

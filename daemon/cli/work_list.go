@@ -92,22 +92,33 @@ func (a *command) workAttachCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "attach [NAME] [-- ARGUMENT...]",
 		Short: "Return to the agent of a work; an agent that has ended is started again",
-		Args:  cobra.ArbitraryArgs,
+		Long: `Return to the agent of a work. An agent that has ended is started again, with the files of its home, such as its
+conversations; --continue lets it continue the last one.`,
+		Example: "  croft work attach\n  croft work attach app-claude --continue",
+		Args:    cobra.ArbitraryArgs,
 	}
+	var opts workAttachOptions
+	f := cmd.Flags()
+	f.BoolVar(&opts.continues, "continue", false, "an agent that has ended continues its last conversation")
+	f.BoolVar(&opts.start.NoAsk, "yolo", false, "the agent asks for no permissions: the sandbox is the boundary")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		words := []string(nil)
 		if dash := cmd.ArgsLenAtDash(); dash >= 0 {
-			args, words = args[:dash], args[dash:]
+			args, opts.start.Words = args[:dash], args[dash:]
 		}
 		if len(args) > 1 {
 			return usagef("croft work attach takes one NAME; write the arguments of the agent after --")
 		}
-		return run(func(ctx context.Context, args []string) error { return withCroftStatus(a.workAttach(ctx, args, words)) })(cmd, args)
+		return run(func(ctx context.Context, args []string) error { return withCroftStatus(a.workAttach(ctx, opts, args)) })(cmd, args)
 	}
 	return cmd
 }
 
-func (a *command) workAttach(ctx context.Context, args, words []string) error {
+type workAttachOptions struct {
+	continues bool
+	start     work.Options // of an agent that has ended
+}
+
+func (a *command) workAttach(ctx context.Context, opts workAttachOptions, args []string) error {
 	e, err := a.workEnv(false)
 	if err != nil {
 		return err
@@ -131,7 +142,7 @@ func (a *command) workAttach(ctx context.Context, args, words []string) error {
 			if err != nil || session == "" {
 				return err
 			}
-			return a.attachAgent(ctx, c, w.Workspace, session, client.TerminalOptions{Tail: replayBytes})
+			return a.attachAgent(ctx, c, ws, w.Workspace, session, client.TerminalOptions{Tail: replayBytes})
 		})
 		if err != nil || session != "" {
 			return err
@@ -144,15 +155,22 @@ func (a *command) workAttach(ctx context.Context, args, words []string) error {
 		if err != nil {
 			return err
 		}
-		p, err := work.FindProject(dir, e.user.Home)
+		opts.start.Agent = agent
+		if opts.start.Project, err = work.FindProject(dir, e.user.Home); err != nil {
+			return err
+		}
+		if opts.continues {
+			opts.start.Words = slices.Concat(agent.Continue, opts.start.Words)
+		} else {
+			a.note("croft: the agent of %s had ended; it starts again (--continue continues its last conversation)", w.Name)
+		}
+		start, err := work.New(opts.start, e.user)
 		if err != nil {
 			return err
 		}
-		start, err := work.New(work.Options{Project: p, Agent: agent, Words: words}, e.user)
-		if err != nil {
-			return err
+		for _, n := range start.Notes {
+			a.note("croft: %s", n)
 		}
-		a.note("croft: the agent of %s had ended; it starts again", w.Name)
 		return a.runWork(ctx, c, w.Workspace, start)
 	})
 }
@@ -238,7 +256,7 @@ func (a *command) workDiscardCommand() *cobra.Command {
 					}
 					ids, args = append(ids, w.Name), rest
 				}
-				return a.wsRm(ctx, c, ids)
+				return errors.Join(a.wsRm(ctx, c, ids), a.removeHomes(ctx, c))
 			})
 		}),
 	}
@@ -249,7 +267,7 @@ func (a *command) workAllowCommand() *cobra.Command {
 		Use:   "allow HOST[:PORT]...",
 		Short: "Let the works of the project reach hosts, those that run as well",
 		Long: `Let the works of the project reach hosts, those that run as well, and remember it for the
-project. *.HOST is its subdomains.`,
+project. *.HOST is its subdomains; @npm, @pypi, @go and @cargo are registries.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
 			e, err := a.workEnv(true)
@@ -286,11 +304,6 @@ project. *.HOST is its subdomains.`,
 // allowIn adds rules to the policy of a work.
 func (a *command) allowIn(ctx context.Context, c *client.Client, ws client.Workspace, rules []workspace.NetRule) error {
 	policy := ws.Policy
-	if policy.Network.None() {
-		// A guest without network has no certificates: it would be ended.
-		a.note("croft: %s was started without network and stays so; the next work of the project reaches the hosts", ws.Name)
-		return nil
-	}
 	policy.Network.Allow = slices.Concat(policy.Network.Allow, rules)
 	if _, err := c.Change(ctx, ws.ID, client.Change{Policy: &policy}); err != nil {
 		return fmt.Errorf("%s: %w", ws.Name, err)
@@ -317,12 +330,12 @@ func (a *command) workEvents(id string, f func(e event.Event)) error {
 		return fmt.Errorf("events: %w: the configuration turns the file of events off (events.file: none)", fault.Unsupported)
 	}
 	var bad *event.LineError
-	for e, err := range event.ReadFiles(path) {
+	for e, err := range event.ReadWorkspace(path, id) {
 		switch {
 		case errors.As(err, &bad):
 		case err != nil:
 			return err
-		case e.Workspace == id:
+		default:
 			f(e)
 		}
 	}
@@ -385,7 +398,7 @@ type loggedApply struct {
 func (a *command) workLogCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "log [NAME]",
-		Short: "Show the commands that were started in a work, the hosts that it asked for, and the files that it changed",
+		Short: "Show the commands that croft started in a work, the hosts that it asked for, and the files that it changed",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
 			return a.withWork(ctx, args, func(c *client.Client, w *workOf, rest []string) error {
@@ -402,7 +415,7 @@ func (a *command) workLog(ctx context.Context, c *client.Client, w *workOf) erro
 	log := workLog{Commands: []loggedCommand{}, Files: []loggedFile{}}
 	err := a.workEvents(w.ID, func(e event.Event) {
 		text, ok := e.Fields[event.FieldCommand].(string)
-		if e.Kind != event.Operation || !ok || text == "" || strings.HasPrefix(text, homeScript) {
+		if e.Kind != event.Operation || !ok || text == "" || strings.HasPrefix(text, homeScript) || strings.HasPrefix(text, saveScript) {
 			return
 		}
 		text = strings.TrimPrefix(strings.TrimSpace(strings.TrimPrefix(text, "bash -c "+jobControl)), "croft ")
@@ -481,12 +494,15 @@ func changesText(s snapshot.Stats, files int) string {
 	return fmt.Sprintf("%s, +%d -%d", countText(files, "file"), s.LinesAdded, s.LinesRemoved)
 }
 
-// registries are the hosts of package managers, by the file of a project that needs them.
-var registries = []struct{ name, file, hosts string }{
-	{"npm", "package.json", "registry.npmjs.org"},
-	{"Go", "go.mod", "proxy.golang.org sum.golang.org"},
-	{"PyPI", "pyproject.toml requirements.txt setup.py", "pypi.org files.pythonhosted.org"},
-	{"crates.io", "Cargo.toml", "index.crates.io static.crates.io crates.io"},
+// registries are the named rules of registries, by the files of a project that needs them.
+var registries = []struct {
+	rule  string
+	files []string
+}{
+	{"@npm", []string{"package.json"}},
+	{"@go", []string{"go.mod"}},
+	{"@pypi", []string{"pyproject.toml", "requirements.txt", "setup.py"}},
+	{"@cargo", []string{"Cargo.toml"}},
 }
 
 // askRegistries asks the user, once for each project and registry, whether agents may reach
@@ -495,21 +511,29 @@ func (a *command) askRegistries(e *workEnv, settings *work.Settings) error {
 	if !a.onTerminal() || a.json {
 		return nil
 	}
+	config, err := a.settings()
+	if err != nil {
+		return err
+	}
 	for _, r := range registries {
-		uses := slices.ContainsFunc(strings.Fields(r.file), func(name string) bool {
+		uses := slices.ContainsFunc(r.files, func(name string) bool {
 			_, err := os.Stat(filepath.Join(e.project.Dir, name))
 			return err == nil
 		})
-		if !uses || slices.Contains(settings.Asked, r.name) {
+		if !uses || slices.Contains(settings.Asked, r.rule) || slices.Contains(settings.Allow, r.rule) {
 			continue
 		}
-		settings.Asked = work.Add(settings.Asked, r.name)
-		answer, err := a.askLine(fmt.Sprintf("May works of this project reach %s (%s)? [y/N] ", r.name, strings.ReplaceAll(r.hosts, " ", ", ")))
+		settings.Asked = work.Add(settings.Asked, r.rule)
+		hosts, err := config.ExpandHosts([]string{r.rule})
+		if err != nil {
+			return err
+		}
+		answer, err := a.askLine(fmt.Sprintf("May works of this project reach %s (%s)? [y/N] ", r.rule, strings.Join(hosts, ", ")))
 		if err != nil {
 			return err
 		}
 		if strings.HasPrefix(strings.ToLower(answer), "y") {
-			settings.Allow = work.Add(settings.Allow, strings.Fields(r.hosts)...)
+			settings.Allow = work.Add(settings.Allow, r.rule)
 		}
 	}
 	return nil

@@ -14,6 +14,7 @@ import (
 	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/daemon/work"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/plaintext"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/snapshot/history"
 	"github.com/croft-run/croft/tool/profile"
@@ -286,13 +287,23 @@ func (r *review) runTests(ctx context.Context) error {
 				err = fmt.Errorf("test: %w: %s", fault.Conflict, out.Conflicts[0].Reason)
 			}
 			return err
-		}, r.a.Out)
+		}, cleanWriter{r.a.Out})
 		if err != nil {
 			return err
 		}
 		r.a.note("tests: %s", res)
 		return nil
 	})
+}
+
+// A cleanWriter writes text without control sequences of terminals.
+type cleanWriter struct{ w io.Writer }
+
+func (c cleanWriter) Write(data []byte) (int, error) {
+	if _, err := io.WriteString(c.w, plaintext.Clean(string(data))); err != nil {
+		return 0, err
+	}
+	return len(data), nil
 }
 
 // testFork forks a workspace, prepares the fork, runs the tests of the project in it, and

@@ -41,6 +41,14 @@ type wsApplyOptions struct {
 	after  func(paths []string) error         // after these paths were applied; nil does nothing
 }
 
+// noun returns the command whose subcommands are about the workspace.
+func (opts *wsApplyOptions) noun() string {
+	if opts.toUndo != "" {
+		return "work"
+	}
+	return "ws"
+}
+
 func (a *command) wsApplyCommand() *cobra.Command {
 	var opts wsApplyOptions
 	var cmd *cobra.Command
@@ -430,8 +438,8 @@ func (a *command) printMerge(v any, m *snapshot.Merged, done bool, opts wsApplyO
 	}
 	for _, l := range m.LeftOut {
 		if l.Reason == snapshot.LeftOutAutorun && len(m.Conflicts) == 0 {
-			errs = append(errs, fmt.Errorf("apply: %w: %s left out: tools run them without being asked; review them with croft ws diff %s, then add --allow-autorun",
-				fault.PermissionDenied, countText(l.Total, "autorun file"), opts.name))
+			errs = append(errs, fmt.Errorf("apply: %w: %s left out: tools run them without being asked; review them with croft %s diff %s, then add --allow-autorun",
+				fault.PermissionDenied, countText(l.Total, "autorun file"), opts.noun(), opts.name))
 		}
 	}
 	return errors.Join(errs...)

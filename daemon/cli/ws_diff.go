@@ -155,16 +155,22 @@ func (a *command) noteLeftOut(d *snapshot.Comparison) {
 	}
 }
 
-// writePatch writes a patch, in colour on a terminal.
+// writePatch writes a patch. On a terminal it is in colour, and control characters in it,
+// with which a file could rewrite what the user reads, are escaped.
 func (a *command) writePatch(w io.Writer, d *snapshot.Comparison) error {
-	if !a.useColour(w) {
+	if _, ok := terminalFile(w); !ok {
 		return d.WriteUnified(w)
 	}
 	var b bytes.Buffer
 	if err := d.WriteUnified(&b); err != nil {
 		return err
 	}
-	for line := range strings.Lines(b.String()) {
+	text := printableText(b.String())
+	if !a.useColour(w) {
+		_, err := io.WriteString(w, text)
+		return err
+	}
+	for line := range strings.Lines(text) {
 		colour := ""
 		switch {
 		case strings.HasPrefix(line, "diff "), strings.HasPrefix(line, "--- "), strings.HasPrefix(line, "+++ "):

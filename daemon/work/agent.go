@@ -23,6 +23,7 @@ type Agent struct {
 	Prefixes []string          // of further variables that are passed on, except secrets
 	Env      map[string]string // that it always has
 	NoAsk    []string          // arguments with which it asks for no permissions
+	Continue []string          // arguments with which it continues its last conversation
 
 	Files []string // of the user's home that are copied, if they have no secret in them
 	Login *Login   // nil if it has no login file that is understood
@@ -41,33 +42,33 @@ var Agents = []*Agent{
 		Base: "ANTHROPIC_BASE_URL", Keys: []string{"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"},
 		Prefixes: []string{"ANTHROPIC_", "CLAUDE_CODE_"},
 		Env:      map[string]string{"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1", "IS_SANDBOX": "1"},
-		NoAsk:    []string{"--dangerously-skip-permissions"}, Files: []string{".claude/settings.json", ".claude/CLAUDE.md"},
+		NoAsk:    []string{"--dangerously-skip-permissions"}, Continue: []string{"--continue"}, Files: []string{".claude/settings.json", ".claude/CLAUDE.md"},
 		Login: claudeLogin, prepare: prepareClaude,
 	},
 	{
 		Name: "codex", Program: "codex", Install: "npm install -g @openai/codex", Hosts: []string{"api.openai.com"},
 		Base: "OPENAI_BASE_URL", Keys: []string{"OPENAI_API_KEY", "CODEX_API_KEY"}, Prefixes: []string{"OPENAI_"},
-		NoAsk: []string{"--dangerously-bypass-approvals-and-sandbox"}, Files: []string{".codex/config.toml", ".codex/AGENTS.md"},
+		NoAsk: []string{"--dangerously-bypass-approvals-and-sandbox"}, Continue: []string{"resume", "--last"}, Files: []string{".codex/config.toml", ".codex/AGENTS.md"},
 		Login: codexLogin, moreKeys: codexKeys, prepare: prepareCodex,
 	},
 	{
 		Name: "opencode", Program: "opencode", Install: "npm install -g opencode-ai",
 		Keys:  []string{"ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY"},
 		Env:   map[string]string{"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1", "OPENCODE_DISABLE_LSP_DOWNLOAD": "1"},
-		Files: []string{".config/opencode/opencode.json", ".config/opencode/AGENTS.md"}, Prefixes: []string{"OPENCODE_"},
+		Files: []string{".config/opencode/opencode.json", ".config/opencode/AGENTS.md"}, Prefixes: []string{"OPENCODE_"}, Continue: []string{"--continue"},
 		Login: opencodeLogin, moreKeys: opencodeKeys, prepare: prepareOpencode,
 	},
 	{
 		Name: "gemini", Program: "gemini", Install: "npm install -g @google/gemini-cli", Hosts: []string{"generativelanguage.googleapis.com"},
 		Base: "GOOGLE_GEMINI_BASE_URL", Keys: []string{"GEMINI_API_KEY", "GOOGLE_API_KEY"}, Prefixes: []string{"GEMINI_", "GOOGLE_"},
 		Env:   map[string]string{"GEMINI_CLI_TRUST_WORKSPACE": "true", "GEMINI_CLI_NO_RELAUNCH": "true"},
-		NoAsk: []string{"--yolo"}, Files: []string{".gemini/settings.json", ".gemini/GEMINI.md"}, Login: geminiLogin,
+		NoAsk: []string{"--yolo"}, Continue: []string{"--resume", "latest"}, Files: []string{".gemini/settings.json", ".gemini/GEMINI.md"}, Login: geminiLogin,
 	},
 	{
 		Name: "copilot", Program: "copilot", Install: "npm install -g @github/copilot", Hosts: []string{"api.githubcopilot.com", "*.githubcopilot.com", "api.github.com"},
 		Base: "COPILOT_PROVIDER_BASE_URL", Keys: []string{"COPILOT_PROVIDER_API_KEY", "COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN"}, Prefixes: []string{"COPILOT_"},
 		Env:   map[string]string{"COPILOT_AUTO_UPDATE": "false"},
-		NoAsk: []string{"--allow-all-tools", "--allow-all-paths"}, prepare: prepareCopilot,
+		NoAsk: []string{"--allow-all-tools", "--allow-all-paths"}, Continue: []string{"--continue"}, prepare: prepareCopilot,
 	},
 }
 

@@ -44,8 +44,11 @@ func FindProject(dir, home string) (Project, error) {
 	if err != nil {
 		return Project{}, fmt.Errorf("work: directory %s: %w: %w", dir, fault.Of(err), err)
 	}
+	if real, err := filepath.EvalSymlinks(home); err == nil {
+		home = real
+	}
 	p := Project{Dir: abs}
-	for at := abs; ; at = filepath.Dir(at) {
+	for at := abs; at != home || at == abs; at = filepath.Dir(at) { // a repository of the whole home has other things in it
 		if info, err := os.Lstat(filepath.Join(at, ".git")); err == nil {
 			p = Project{Dir: at, Repository: true}
 			if !info.IsDir() {
@@ -57,9 +60,6 @@ func FindProject(dir, home string) (Project, error) {
 		if at == filepath.Dir(at) {
 			break
 		}
-	}
-	if real, err := filepath.EvalSymlinks(home); err == nil {
-		home = real
 	}
 	if p.Dir == "/" || p.Dir == home {
 		return p, fmt.Errorf("work: directory %s: %w: it contains more than a project; change to the directory of the project", p.Dir, fault.InvalidArgument)

@@ -85,7 +85,7 @@ const pathInside = "/workspace"
 // New returns what a work is opened with.
 func New(opts Options, u User) (*Start, error) {
 	s := &Start{Options: opts, Dir: opts.Project.Dir, Env: map[string]string{}, Home: map[string][]byte{}}
-	if !opts.InPlace && isBelow(s.Dir, append([]string{"/home/croft", "/etc", "/proc", "/dev", "/sys", "/run", "/boot"}, systemDirs...)...) {
+	if !opts.InPlace && isBelow(s.Dir, append([]string{"/etc", "/proc", "/dev", "/sys", "/run", "/boot"}, systemDirs...)...) {
 		s.Dir = pathInside
 	}
 	for _, name := range []string{"TERM", "COLORTERM", "LANG", "TZ", "EDITOR"} {
@@ -325,8 +325,15 @@ func (s *Start) rules() []workspace.NetRule {
 			rules = append(rules, r)
 		}
 	}
+	if len(rules) == 0 {
+		// A workspace without network can't get one while it runs.
+		rules = append(rules, workspace.NetRule{Host: noHost})
+	}
 	return rules
 }
+
+// noHost is a name that does not exist (RFC 2606).
+const noHost = "none.invalid"
 
 // hostRule returns the rule of host or host:port.
 func hostRule(at string) workspace.NetRule {
@@ -336,19 +343,6 @@ func hostRule(at string) workspace.NetRule {
 		}
 	}
 	return workspace.NetRule{Host: at}
-}
-
-// Hosts returns the hosts that the work may reach, as the user reads them.
-func (s *Start) Hosts() []string {
-	var hosts []string
-	for _, r := range s.rules() {
-		at := r.Host
-		for _, p := range r.Ports {
-			at = net.JoinHostPort(r.Host, strconv.Itoa(p))
-		}
-		hosts = Add(hosts, at)
-	}
-	return hosts
 }
 
 // HomeArchive returns the files of the home as a tar archive, nil for none.

@@ -203,6 +203,27 @@ func TestProgram(t *testing.T) {
 	}
 }
 
+// TestFindProject finds the root of the repository around a directory, but not that of the
+// user's dotfiles.
+func TestFindProject(t *testing.T) {
+	home := t.TempDir()
+	put(t, home, map[string]string{".git/HEAD": "", "src/app/.git/HEAD": "", "src/app/sub/file": "", "notes/file": ""})
+	for _, tt := range []struct {
+		dir, want  string
+		repository bool
+	}{{"src/app/sub", "src/app", true}, {"src/app", "src/app", true}, {"notes", "notes", false}, {"src", "src", false}} {
+		p, err := FindProject(filepath.Join(home, tt.dir), home)
+		if want := (Project{Dir: filepath.Join(home, tt.want), Repository: tt.repository}); err != nil || p != want {
+			t.Errorf("%s: %+v, %v, want %+v", tt.dir, p, err, want)
+		}
+	}
+	for _, dir := range []string{home, "/"} {
+		if p, err := FindProject(dir, home); fault.Of(err) != fault.InvalidArgument {
+			t.Errorf("%s: %+v, %v", dir, p, err)
+		}
+	}
+}
+
 func TestNames(t *testing.T) {
 	for _, tt := range []struct {
 		dir, agent string

@@ -21,7 +21,7 @@ import (
 const maxChangedPaths = 100_000
 
 // changedPaths lists the paths in the upper layer, where the workspace may differ from its
-// template.
+// template, or from the snapshot that it started with.
 func (h *handle) changedPaths(ctx context.Context) ([]driver.ChangedPath, error) {
 	if err := h.dir.Current(); err != nil {
 		return nil, err
@@ -31,7 +31,7 @@ func (h *handle) changedPaths(ctx context.Context) ([]driver.ChangedPath, error)
 	if err != nil {
 		return nil, err
 	}
-	if o.Template == "" || o.From != "" || len(o.Sealed) > 0 || h.p.hasDiskImage(l, m.Policy) || h.hasImports() {
+	if o.Template == "" || len(o.Layers) > 0 || len(o.Sealed) > 0 || h.p.hasDiskImage(l, m.Policy) || h.hasImports() {
 		return nil, fmt.Errorf("sandbox: changed paths: %w: the workspace is not a single layer over its template", fault.Unsupported)
 	}
 	t := &upperWalk{ctx: ctx}

@@ -9,10 +9,20 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
+// Projects says of which workspaces Announce looks for the project.
+type Projects int
+
+// Values of Projects.
+const (
+	AllProjects Projects = iota
+	NotOfForks           // a fork has the project of its origin
+	NoProjects
+)
+
 // Announce emits the events of an opened or resumed workspace: its isolation and its
 // project. It opens the workspace if needed; a workspace that ended meanwhile is
-// skipped. A fork has the project of its origin, which is looked for only if forks.
-func (s *Server) Announce(ctx context.Context, id string, forks bool) {
+// skipped.
+func (s *Server) Announce(ctx context.Context, id string, projects Projects) {
 	r, err := s.cfg.Registry.Lookup(ctx, "", id)
 	if err != nil {
 		return
@@ -24,7 +34,7 @@ func (s *Server) Announce(ctx context.Context, id string, forks bool) {
 	session := r.Spec.Session.ID
 	s.cfg.Events.Emit(event.NewWorkspaceSandbox(id, session, ws.Traits().Root))
 	isFork := r.Spec.From.Snapshot != "" && !r.Spec.From.CrossSession // templates are for all sessions
-	if !ws.Capabilities().Has(driver.CapFS) || isFork && !forks {
+	if !ws.Capabilities().Has(driver.CapFS) || projects == NoProjects || projects == NotOfForks && isFork {
 		return
 	}
 	if _, err := s.detectProfile(ws, session); err != nil {

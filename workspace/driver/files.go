@@ -64,8 +64,8 @@ type FS struct {
 	// that the permission bits are the only protection.
 	Protect func(ctx context.Context, name string) error
 
-	// ChangedPaths lists the paths where the workspace may differ from its template
-	// (on overlayfs: what the upper layer has). All other paths are unchanged.
+	// ChangedPaths lists the paths where the workspace may differ from the template or
+	// snapshot that it started with (on overlayfs: what the upper layer has). All other paths are unchanged.
 	// Unsupported means that the caller must compare the whole tree.
 	ChangedPaths func(ctx context.Context) ([]ChangedPath, error)
 
