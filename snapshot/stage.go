@@ -18,7 +18,6 @@ import (
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/host/files"
 	"github.com/croft-run/croft/internal/atomicfile"
-	"github.com/croft-run/croft/internal/flockfile"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -138,11 +137,11 @@ func (s *stage) writePrivateJournal(ops []op, durable bool) error {
 	if err := os.MkdirAll(s.journals, 0o700); err != nil {
 		return hostError("write", "the journal", err)
 	}
-	lock, err := flockfile.RLock(context.Background(), s.journals, flock.SetFlag(os.O_RDONLY)) // RecoverAll holds it for a moment
-	if err != nil {
+	lock := flock.New(s.journals, flock.SetFlag(os.O_RDONLY))
+	defer lock.Close()                   //nolint:errcheck // closing releases the flock in any case
+	if err := lock.RLock(); err != nil { // RecoverAll holds it for a moment
 		return hostError("write", "the journal", err)
 	}
-	defer lock.Close() //nolint:errcheck // closing releases the flock in any case
 	if err := atomicfile.Write(filepath.Join(s.journals, s.name), data, atomicfile.Options{Durable: durable}); err != nil {
 		return hostError("write", "the journal", err)
 	}
