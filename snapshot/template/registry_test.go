@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -20,10 +21,10 @@ import (
 
 // A tenant can't make the server connect to its own network, as a registry; the operator can.
 func TestRegistryOnThePrivateNetwork(t *testing.T) {
-	requests := 0
+	var requests atomic.Int64
 	images := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		requests++
+		requests.Add(1)
 		images.ServeHTTP(w, r)
 	}))
 	defer server.Close()
@@ -36,11 +37,11 @@ func TestRegistryOnThePrivateNetwork(t *testing.T) {
 	}
 	c := newCatalog(t)
 	c.Transport = &http.Transport{DialContext: (&net.Dialer{Control: egress.ControlPublic}).DialContext}
-	before := requests
+	before := requests.Load()
 	tenant := auth.With(t.Context(), auth.Principal{Tenant: "red", Scope: auth.Admin})
 	_, err = c.Create(tenant, "mine", Source{Image: ref.String()})
-	if fault.Of(err) != fault.Unavailable || !strings.Contains(err.Error(), "its address is loopback") || requests != before {
-		t.Errorf("a tenant: %v after %d requests, want a refusal without any", err, requests-before)
+	if fault.Of(err) != fault.Unavailable || !strings.Contains(err.Error(), "its address is loopback") || requests.Load() != before {
+		t.Errorf("a tenant: %v after %d requests, want a refusal without any", err, requests.Load()-before)
 	}
 	operator := auth.With(t.Context(), auth.Principal{Scope: auth.Admin})
 	if _, err := c.Create(operator, "ours", Source{Image: ref.String()}); err != nil {
