@@ -117,7 +117,7 @@ func TestE2BFullDisk(t *testing.T) {
 	checkThrown(t, server.node("fulldisk.mjs"), []thrown{
 		{"upload", "NotEnoughSpaceError", "no space left on device … remove files"},
 		{"write", "NotEnoughSpaceError", "no space left on device"},
-		{"create", "", ""}, // the database has a reserve for its records
+		{"create", "", ""}, // it works, or says that the disk is full
 		{"read", "", ""},
 		{"list", "", ""},
 		{"kill", "", ""},
@@ -127,7 +127,8 @@ func TestE2BFullDisk(t *testing.T) {
 	})
 	server.kill9() // what is on the disk opens again
 	server.start()
-	if status, text := server.e2bCall("GET", "/v2/sandboxes", testToken, ""); status != 200 || strings.Count(text, "sandboxID") != 3 {
-		t.Errorf("after a restart: %d %s, want three sandboxes", status, text)
+	status, text := server.e2bCall("GET", "/v2/sandboxes", testToken, "")
+	if n := strings.Count(text, "sandboxID"); status != 200 || n < 2 || n > 3 {
+		t.Errorf("after a restart: %d %s, want two or three sandboxes", status, text)
 	}
 }

@@ -182,6 +182,10 @@ const CauseOutage = "outage"
 // CauseCorrupt is the cause of stored data that differs from what was written.
 const CauseCorrupt = "corrupt"
 
+// CauseDiskFull is the cause of ResourceExhausted for lack of space on the disk of the data
+// directory.
+const CauseDiskFull = "disk-full"
+
 // CauseRefused is the cause of a connection to a port on which nothing listens.
 const CauseRefused = "refused"
 

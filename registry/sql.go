@@ -342,7 +342,7 @@ func (s *sqlStore) classifyError(what string, err error) error {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("registry: %s: %w", what, err)
 	case s.full(err):
-		return fmt.Errorf("registry: %s: %w: %w", what, fault.ResourceExhausted, err)
+		return fault.WithCause(fmt.Errorf("registry: %s: %w: the disk of the data directory is full; remove workspaces or other files: %w", what, fault.ResourceExhausted, err), fault.CauseDiskFull)
 	case s.damaged(err):
 		return fmt.Errorf("registry: %s: %w: the store is damaged, or not a database: %w", what, fault.Failed, err)
 	}

@@ -299,6 +299,9 @@ func newProblem(err error) problem {
 	if special := new(statusError); errors.As(err, &special) {
 		p.Code = special.status
 	}
+	if p.Code == http.StatusTooManyRequests && fault.CauseOf(err) == fault.CauseDiskFull {
+		p.Code = http.StatusInsufficientStorage // the SDK takes 429 for a rate limit
+	}
 	switch p.Code {
 	case http.StatusPreconditionFailed, http.StatusGone:
 		p.Code = http.StatusConflict

@@ -21,7 +21,10 @@ const fill = async () => {
 await attempt('upload', () => big.files.write('big', endless()))
 await fill()
 await attempt('write', () => kept.files.write('kept', randomBytes(1 << 20).buffer))
-await attempt('create', () => Sandbox.create())
+// What is left of the disk may do for a record, or not.
+await attempt('create', () => Sandbox.create().catch((e) => {
+  if (!/^507: .*disk of the data directory is full/.test(e.message)) throw e
+}))
 await attempt('read', async () => {
   if (await kept.files.read('kept') !== 'content') throw new Error('the file has changed')
 })
