@@ -34,6 +34,10 @@ type Principal struct {
 	Tenant string // "" is the server's own
 	Scope  Scope
 	Addr   string // remote address of the request; may be ""
+
+	// Workspace is the id of the only workspace that the principal sees: the one of a share
+	// link. "" is all of the tenant.
+	Workspace string
 }
 
 // Operator reports whether p administers the server: all tenants and the server itself.
@@ -96,4 +100,11 @@ func Tenant(ctx context.Context) string {
 func Sees(ctx context.Context, tenant string) bool {
 	p, ok := From(ctx)
 	return !ok || p.Tenant == tenant || p.Operator()
+}
+
+// SeesWorkspace reports whether a workspace of a tenant is visible: as Sees, and to a share link
+// that one workspace only.
+func SeesWorkspace(ctx context.Context, tenant, id string) bool {
+	p, _ := From(ctx)
+	return Sees(ctx, tenant) && (p.Workspace == "" || p.Workspace == id)
 }

@@ -31,6 +31,10 @@ type Key struct {
 	// PreviousUntil is until when the text before the last rotation is accepted; zero is not
 	// any more.
 	PreviousUntil time.Time
+
+	// Workspace is the id of the only workspace that the key shows, if it is that of a share
+	// link; else "".
+	Workspace string
 }
 
 // check returns an error if the key is no longer valid.
@@ -109,7 +113,7 @@ func (k *Keys) Authenticate(ctx context.Context, text string) (Principal, error)
 	if err != nil {
 		return Principal{}, err
 	}
-	return Principal{Key: key.ID, Tenant: key.Tenant, Scope: key.Scope}, nil
+	return Principal{Key: key.ID, Tenant: key.Tenant, Scope: key.Scope, Workspace: key.Workspace}, nil
 }
 
 func (k *Keys) find(ctx context.Context, text string) (Key, error) {
@@ -165,7 +169,7 @@ func CheckTenant(name string) error {
 	return nil
 }
 
-// Create stores a new key with the tenant, scope, name and expiry of want, and returns it with
+// Create stores a new key with the tenant, scope, name, expiry and workspace of want, and returns it with
 // its text, which is not stored. A principal of a tenant creates keys of that tenant.
 func (k *Keys) Create(ctx context.Context, want Key) (Key, string, error) {
 	if p, ok := From(ctx); ok && !p.Operator() {
@@ -175,7 +179,7 @@ func (k *Keys) Create(ctx context.Context, want Key) (Key, string, error) {
 		want.Tenant = p.Tenant
 	}
 	now := time.Now().UTC()
-	key := Key{ID: "key-" + strings.ToLower(rand.Text()[:12]), Tenant: want.Tenant, Scope: want.Scope, Name: want.Name, CreatedAt: now, ExpiresAt: want.ExpiresAt}
+	key := Key{ID: "key-" + strings.ToLower(rand.Text()[:12]), Tenant: want.Tenant, Scope: want.Scope, Name: want.Name, CreatedAt: now, ExpiresAt: want.ExpiresAt, Workspace: want.Workspace}
 	if err := checkWanted(key); err != nil {
 		return Key{}, "", err
 	}
@@ -191,6 +195,9 @@ func checkWanted(key Key) error {
 	}
 	if !slices.Contains(Scopes(), key.Scope) {
 		return fmt.Errorf("API key: scope %.80q: %w: the scopes are read, run and admin", key.Scope, fault.InvalidArgument)
+	}
+	if key.Workspace != "" && key.Scope != Read {
+		return fmt.Errorf("API key: scope %s: %w: the key of a share link has the scope read", key.Scope, fault.InvalidArgument)
 	}
 	if len(key.Name) > maxName || !utf8.ValidString(key.Name) || strings.ContainsFunc(key.Name, unicode.IsControl) {
 		return fmt.Errorf("API key: name: %w: it is at most %d bytes of text without control characters", fault.InvalidArgument, maxName)

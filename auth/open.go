@@ -21,6 +21,17 @@ type openKey struct {
 	ports  bool
 }
 
+// Count returns what a tenant has open, without connections to ports of programs; ok is false
+// if nothing is counted, because there is no limit.
+func (o *Open) Count(tenant string) (n int, ok bool) {
+	if o == nil || o.Limit == nil || o.Limit(tenant) <= 0 {
+		return 0, false
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.counts[openKey{tenant, false}], true
+}
+
 // Begin counts a request until end is called. Requests to ports of programs count on their own:
 // they need no key, and must not use up those of the tenant. A request beyond the limit is
 // fault.ResourceExhausted.

@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/lazyregexp"
 	"github.com/croft-run/croft/secret"
 )
 
@@ -108,7 +108,7 @@ func (p *Proxy) secretValue(ctx context.Context, name string) (secret.Value, err
 	return v, nil
 }
 
-var placeholder = regexp.MustCompile(Placeholder + `[A-Za-z0-9_-]+`)
+var placeholder = lazyregexp.New(Placeholder + `[A-Za-z0-9_-]+`)
 
 // applyTo puts a secret into headers: instead of its placeholder, or else as the value of the
 // credential's header.

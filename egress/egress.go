@@ -98,6 +98,12 @@ type Options struct {
 	IdleTimeout     time.Duration // without a byte in either direction; 0 is 10 min
 }
 
+// A Configurable provider has proxies, and is made before the program knows their options.
+type Configurable interface {
+	// SetEgress sets the options of all proxies. It is called before the first Open.
+	SetEgress(common Options)
+}
+
 // Secrets is where credentials come from; *secret.Store is one.
 type Secrets interface {
 	Get(ctx context.Context, workspace, name string) (secret.Value, error)

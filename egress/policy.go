@@ -94,6 +94,13 @@ type rules struct {
 	allow, deny []rule
 }
 
+// Check refuses a policy with a rule that can't be read: a host that is no name or address, a port or a method
+// that does not exist. A proxy would refuse it when it is started.
+func Check(n driver.Network) error {
+	_, err := compileRules(n)
+	return err
+}
+
 // compileRules parses a policy. Its errors name the rule and what is allowed.
 func compileRules(n driver.Network) (*rules, error) {
 	rs := &rules{open: n.Open}
@@ -167,7 +174,7 @@ func (r *rule) parseHost(host string) error {
 	base, wild := strings.CutPrefix(host, "*.")
 	name, err := parseName(base)
 	if err != nil {
-		return fmt.Errorf("egress: read rule %q: %w: a host is a name, *.name, an address or a range", host, fault.InvalidArgument)
+		return fmt.Errorf("egress: host %.80q: %w: a host is a name such as pypi.org, *.name for its subdomains, an address or a range; without https://, a port or a path", host, fault.InvalidArgument)
 	}
 	if wild {
 		r.suffix = "." + name

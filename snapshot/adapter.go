@@ -161,7 +161,7 @@ func (a *Adapter) listSnapshots(ctx context.Context, opts *driver.ListSnapshotsO
 // owns reports whether a snapshot is of this workspace, or of an earlier one of the
 // session in the same directory.
 func (a *Adapter) owns(m *Manifest) bool {
-	return m.Workspace == a.Workspace || a.Dir != "" && m.Dir == a.Dir && m.Session == a.Session
+	return m.Workspace == a.Workspace || a.Dir != "" && m.Dir == a.Dir && m.Node == a.Store.node && m.Session == a.Session
 }
 
 // findSnapshot returns the snapshot with an id, or the workspace's newest snapshot

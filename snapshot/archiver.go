@@ -34,6 +34,10 @@ type TakeOptions struct {
 	// Complete makes Take fail if a file is unreadable; see driver.SnapshotOptions.
 	Complete bool
 
+	// SkipDenied leaves out files and directories that this user may not read, instead of
+	// failing. The manifest lists them with the missing ones.
+	SkipDenied bool
+
 	// NoCredentials leaves out known credential files (see secret.CredentialFiles),
 	// for a store with other readers. The manifest lists them. It implies
 	// NoGitCredentials.
@@ -166,6 +170,9 @@ func (a *archiver) buildManifest(ctx context.Context, top *treeDir) *Manifest {
 	}
 	top.addToDigest(digest, "", a.opts.NoGitDigest)
 	m := &Manifest{SnapshotInfo: a.opts.Info, Root: top.id, Base: a.opts.Base, Dir: a.opts.Dir, Ignore: a.opts.Ignore, LeftOut: a.leftOut}
+	if m.Base != (Base{}) || m.Dir != "" {
+		m.Node = a.w.s.node
+	}
 	slices.Sort(m.LeftOut)
 	for _, p := range a.opts.Paths {
 		m.Paths = append(m.Paths, []byte(p))
@@ -348,8 +355,9 @@ func (a *archiver) saveSubdir(ctx context.Context, dir Directory, at string, n *
 // leaveOut drops a node that was listed and could not be opened or read, and adds
 // it to the missing ones. It returns the errors that end the snapshot.
 func (a *archiver) leaveOut(ctx context.Context, dir Directory, at string, n *Node, err error) error {
-	switch fault.Of(err) {
-	case fault.NotFound, fault.Conflict, fault.InvalidArgument:
+	switch code := fault.Of(err); {
+	case code == fault.NotFound, code == fault.Conflict, code == fault.InvalidArgument:
+	case code == fault.PermissionDenied && a.opts.SkipDenied:
 	default:
 		return wrapPath(at, err)
 	}

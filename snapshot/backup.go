@@ -18,7 +18,8 @@ const CauseBackup = "backup"
 // Backup calls put for every object of the store, with its name in a directory of Dir: its
 // size, and a reader of its content. No object is removed meanwhile. A snapshot over
 // directories of this host, such as the layers of a template, is written as a complete one
-// under the same id. One whose directories are gone is left out, and returned.
+// under the same id. One whose directories are gone, or on another node, is left out, and
+// returned.
 func (s *Store) Backup(ctx context.Context, put func(name string, size int64, body io.Reader) error) (leftOut []string, err error) {
 	unlock, err := s.lockShared(ctx)
 	if err != nil {
@@ -39,7 +40,7 @@ func (s *Store) Backup(ctx context.Context, put func(name string, size int64, bo
 	for _, m := range all {
 		if m.Base != (Base{}) && len(m.Paths) == 0 {
 			whole, err := s.takeWhole(ctx, m)
-			if fault.Of(err) == fault.NotFound {
+			if fault.Of(err) == fault.NotFound || s.checkHere(m) != nil {
 				leftOut = append(leftOut, m.ID)
 				continue
 			}

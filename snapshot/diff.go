@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"path"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -68,7 +69,7 @@ type Comparison struct {
 	LeftOut []LeftOut    `json:"leftOut,omitempty"` // see DiffOptions.NoIgnored; special files, too
 }
 
-// Stats are the totals of a comparison.
+// Stats are the totals of a comparison, over Comparison.Files.
 type Stats struct {
 	Added        int `json:"added"`
 	Removed      int `json:"removed"`
@@ -78,6 +79,9 @@ type Stats struct {
 	LinesAdded   int `json:"linesAdded"`
 	LinesRemoved int `json:"linesRemoved"`
 }
+
+// Files is the number of changes.
+func (s Stats) Files() int { return s.Added + s.Removed + s.Modified + s.Renamed + s.Mode }
 
 // A FileChange is a path that differs.
 type FileChange struct {
@@ -540,9 +544,30 @@ func readFile(ctx context.Context, t Tree, name string, most int64) ([]byte, err
 	return data, nil
 }
 
+// Files returns the changes without the directories that were added or removed with
+// entries: the entries imply them. It is what people count.
+func (c *Comparison) Files() []*FileChange {
+	implied := map[string]bool{}
+	for i := range c.Changes {
+		for _, name := range []string{c.Changes[i].Path, c.Changes[i].From} {
+			for dir := path.Dir(name); dir != "." && !implied[dir]; dir = path.Dir(dir) {
+				implied[dir] = true
+			}
+		}
+	}
+	list := []*FileChange{}
+	for i := range c.Changes {
+		ch := &c.Changes[i]
+		if !implied[ch.Path] || !ch.isDir() || ch.Kind != Added && ch.Kind != Removed {
+			list = append(list, ch)
+		}
+	}
+	return list
+}
+
 func (d *treeDiff) countStats() {
 	s := &d.out.Stats
-	for _, c := range d.out.Changes {
+	for _, c := range d.out.Files() {
 		switch c.Kind {
 		case Added:
 			s.Added++

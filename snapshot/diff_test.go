@@ -102,7 +102,7 @@ func TestDiffTellsEveryKind(t *testing.T) {
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
-			if got, want := d.Stats, (Stats{Added: 4, Removed: 2, Modified: 4, Renamed: 1, Mode: 1, LinesAdded: 6, LinesRemoved: 6}); got != want {
+			if got, want := d.Stats, (Stats{Added: 2, Removed: 2, Modified: 4, Renamed: 1, Mode: 1, LinesAdded: 6, LinesRemoved: 6}); got != want {
 				t.Errorf("stats %+v, want %+v", got, want)
 			}
 		})

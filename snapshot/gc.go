@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/croft-run/croft/fault"
@@ -251,6 +252,16 @@ func (g *gcRun) condemnPack(ctx context.Context, name string) (ripe bool, err er
 		}
 	}
 	return false, g.s.createObject(ctx, kindCondemned+"/"+name, []byte(name))
+}
+
+// RemovalDue reports whether GC would remove packs that an earlier one condemned, by the clock of
+// this host.
+func (s *Store) RemovalDue(ctx context.Context) (bool, error) {
+	if _, locks := s.be.(Locker); locks {
+		return false, nil
+	}
+	marks, err := s.be.List(ctx, kindCondemned)
+	return slices.ContainsFunc(marks, func(m Entry) bool { return s.now().Sub(m.ModTime) >= s.grace }), err
 }
 
 // backendTime reads the backend's clock, by the modification time of a new object.

@@ -87,6 +87,9 @@ func (r *Repository) Commit(ctx context.Context, revision string) (string, error
 		if ctx.Err() != nil {
 			return "", err
 		}
+		if revision == "HEAD" {
+			return "", fmt.Errorf("snapshot: revision %q: %w: the repository has no commit yet", revision, fault.NotFound)
+		}
 		return "", fmt.Errorf("snapshot: revision %q: %w", revision, fault.NotFound)
 	}
 	return strings.TrimSpace(string(out)), nil

@@ -66,7 +66,7 @@ func readError(verb, name string, err error) error {
 	if fault.Of(err) != fault.PermissionDenied {
 		return hostError(verb, name, err)
 	}
-	return fmt.Errorf("snapshot: %s %s: %w: its mode forbids it; in the workspace, chmod u+rwX %s makes it readable", verb, name, fault.PermissionDenied, name)
+	return fmt.Errorf("snapshot: %s %s: %w: this user may not read it; chmod u+rwX %s makes it readable, in the workspace if it is a file of one", verb, name, fault.PermissionDenied, name)
 }
 
 func openRetry(dir int, name string, flags int) (int, error) {

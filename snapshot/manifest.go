@@ -36,6 +36,10 @@ type Manifest struct {
 	// Dir is the directory of a workspace in place, without symlinks; see Adapter.
 	Dir string `json:"dir,omitempty"`
 
+	// Node is the node of a cluster whose host has the directories of Base, or Dir; "" without a
+	// cluster.
+	Node string `json:"node,omitempty"`
+
 	// Added is the size of the content that the store did not have before.
 	Added int64 `json:"added,omitempty"`
 
@@ -134,6 +138,9 @@ func isTenant(ctx context.Context) bool {
 
 // visible reports whether the context's principal sees a snapshot.
 func (m *Manifest) visible(ctx context.Context) bool {
+	if p, _ := auth.From(ctx); p.Workspace != "" {
+		return auth.SeesWorkspace(ctx, m.Tenant, m.Workspace)
+	}
 	return auth.Sees(ctx, m.Tenant) || m.Tenant == "" && m.Workspace == "" && m.Labels[TemplateLabel] != ""
 }
 
@@ -150,7 +157,7 @@ func (s *Store) readManifest(ctx context.Context, e Entry) (*Manifest, error) {
 	if e.Size > most {
 		return nil, corruptError("snapshot %s: its manifest has %d bytes", e.ID, e.Size)
 	}
-	data, err := s.be.ReadRange(ctx, kindSnapshots+"/"+e.ID, 0, e.Size)
+	data, err := s.readManifestData(ctx, e)
 	if fault.Of(err) == fault.NotFound {
 		return nil, fmt.Errorf("snapshot: snapshot %s: %w", e.ID, fault.NotFound)
 	}
@@ -165,6 +172,43 @@ func (s *Store) readManifest(ctx context.Context, e Entry) (*Manifest, error) {
 		return nil, corruptError("snapshot %s: it holds the manifest of %s", e.ID, m.ID)
 	}
 	return m, nil
+}
+
+// A manifestKey names a manifest as it was listed. The manifest of an id changes when a label is
+// removed, and then has another size.
+type manifestKey struct {
+	id   string
+	size int64
+	time int64
+}
+
+func (e Entry) manifestKey() manifestKey { return manifestKey{e.ID, e.Size, e.ModTime.UnixNano()} }
+
+// readManifestData reads the object of a manifest. Those of a remote backend are kept in memory: a
+// list of snapshots reads all of them.
+func (s *Store) readManifestData(ctx context.Context, e Entry) ([]byte, error) {
+	if data, ok := s.manifests.Load(e.manifestKey()); ok {
+		return data.([]byte), nil
+	}
+	data, err := s.be.ReadRange(ctx, kindSnapshots+"/"+e.ID, 0, e.Size)
+	if _, locks := s.be.(Locker); err == nil && !locks {
+		s.manifests.Store(e.manifestKey(), data)
+	}
+	return data, err
+}
+
+// forgetManifests drops manifests from memory that are not listed any more.
+func (s *Store) forgetManifests(listed []Entry) {
+	present := make(map[manifestKey]bool, len(listed))
+	for _, e := range listed {
+		present[e.manifestKey()] = true
+	}
+	s.manifests.Range(func(key, _ any) bool {
+		if !present[key.(manifestKey)] {
+			s.manifests.Delete(key)
+		}
+		return true
+	})
 }
 
 // List lists the snapshots that the context's principal sees, newest first. Damaged
@@ -184,6 +228,7 @@ func (s *Store) listAll(ctx context.Context) ([]*Manifest, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.forgetManifests(entries)
 	var all []*Manifest
 	var errs []error
 	for _, e := range entries {
@@ -241,7 +286,15 @@ func (s *Store) Tree(ctx context.Context, id string) (Tree, *Manifest, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return s.StoredTree(m.Root), m, nil
+	return s.StoredTree(m.Root), m, s.checkHere(m)
+}
+
+// checkHere refuses a snapshot whose lower layers are on the host of another node.
+func (s *Store) checkHere(m *Manifest) error {
+	if m.Base == (Base{}) || m.Node == "" || m.Node == s.node {
+		return nil
+	}
+	return fmt.Errorf("snapshot: snapshot %s: %w: it is over layers on the host of node %s, which no other node reaches; open it there, or make a template of it there, which every node can read", m.ID, fault.Unavailable, m.Node)
 }
 
 // Whole returns the full tree of a snapshot, over its base.
@@ -254,7 +307,12 @@ func (s *Store) Whole(ctx context.Context, id string) (Tree, *Manifest, error) {
 	return t, m, err
 }
 
-func (s *Store) fullTree(m *Manifest) (Tree, error) { return layerOver(m.Base, s.StoredTree(m.Root)) }
+func (s *Store) fullTree(m *Manifest) (Tree, error) {
+	if err := s.checkHere(m); err != nil {
+		return nil, err
+	}
+	return layerOver(m.Base, s.StoredTree(m.Root))
+}
 
 // layerOver returns upper over its base.
 func layerOver(b Base, upper Tree) (Tree, error) {

@@ -155,9 +155,14 @@ func (m *Merged) ApplyTo(ours Tree) (Tree, []string) {
 	return newPatchedTree(ours, m.patches), slices.Sorted(maps.Keys(m.patches))
 }
 
-// AddScope adds what an earlier comparison, whose changes were merged, left out.
+// AddScope adds what an earlier comparison, whose changes were merged, left out. What the
+// merge left out for the same reason is among it.
 func (m *Merged) AddScope(d *Comparison) {
-	m.Git, m.LeftOut = d.Git, append(slices.Clip(d.LeftOut), m.LeftOut...)
+	m.Git = d.Git
+	own := slices.DeleteFunc(slices.Clone(m.LeftOut), func(l LeftOut) bool {
+		return slices.ContainsFunc(d.LeftOut, func(before LeftOut) bool { return before.Reason == l.Reason })
+	})
+	m.LeftOut = append(slices.Clip(d.LeftOut), own...)
 }
 
 // cleanHunks normalises the paths of hunks.

@@ -50,6 +50,29 @@ func (d *subsetDir) Dir(ctx context.Context, n *Node) (Directory, error) {
 	return &subsetDir{sub, d.paths, d.at + n.Name + "/"}, nil
 }
 
+// hasEntries reports whether a directory has an entry at one of the paths, or below one.
+func (d *subsetDir) hasEntries(ctx context.Context, n *Node) (bool, error) {
+	dir, err := d.Dir(ctx, n)
+	if err != nil {
+		return false, err
+	}
+	defer dir.Close()
+	sub := dir.(*subsetDir)
+	nodes, err := sub.Nodes(ctx)
+	if err != nil {
+		return false, err
+	}
+	for i := range nodes {
+		if d.paths.contains(sub.at + nodes[i].Name) {
+			return true, nil
+		}
+		if found, err := sub.hasEntries(ctx, &nodes[i]); found || err != nil {
+			return found, err
+		}
+	}
+	return false, nil
+}
+
 // A patch is the new state of one path; a nil node removes it.
 type patch struct {
 	node *Node

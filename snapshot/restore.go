@@ -152,6 +152,12 @@ func (c *change) compareDir(ctx context.Context, src Directory, dst *hostDir, at
 		case len(want) == 0 || len(have) > 0 && have[0].Name < want[0].Name:
 			h := &have[0]
 			have = have[1:]
+			if h.Type == driver.TypeDir && c.isAbove(at+h.Name) {
+				if err := c.removeBelow(ctx, dst, h, at+h.Name); err != nil {
+					return false, err
+				}
+				continue
+			}
 			if h.Type == driver.TypeOther || !c.isSelected(at+h.Name) {
 				continue
 			}
@@ -166,6 +172,14 @@ func (c *change) compareDir(ctx context.Context, src Directory, dst *hostDir, at
 		case len(have) == 0 || want[0].Name < have[0].Name:
 			w := &want[0]
 			want = want[1:]
+			if w.Type == driver.TypeDir && c.isAbove(at+w.Name) {
+				added, err := c.addBelow(ctx, &subsetDir{src, c.only, at}, w, at+w.Name)
+				if err != nil {
+					return false, err
+				}
+				changed = changed || added
+				continue
+			}
 			if c.isSelected(at+w.Name) && (w.Type != TypeWhiteout || c.opts.Upper) {
 				if err := c.addNode(ctx, src, w, at+w.Name); err != nil {
 					return false, err
@@ -218,6 +232,38 @@ func (c *change) isSelected(name string) bool {
 		return false
 	}
 	return c.only.contains(name)
+}
+
+// isAbove reports whether a directory is not restored itself, but something below it is.
+func (c *change) isAbove(name string) bool {
+	return c.only != nil && !c.only.contains(name) && c.only.hasBelow(name) && (c.opts.Keep == nil || !c.opts.Keep(name))
+}
+
+// removeBelow removes the selected entries of a directory that the tree does not have. The
+// directory itself stays.
+func (c *change) removeBelow(ctx context.Context, in *hostDir, n *Node, name string) error {
+	below, err := childPrefix("", name)
+	if err != nil {
+		return err
+	}
+	dir, err := in.Dir(ctx, n)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	changed, err := c.compareDir(ctx, empty{}, dir.(*hostDir), below)
+	if changed {
+		c.addAttr(n, name, true)
+	}
+	return err
+}
+
+// addBelow adds a directory with its selected entries alone, if there are any.
+func (c *change) addBelow(ctx context.Context, from *subsetDir, n *Node, name string) (bool, error) {
+	if found, err := from.hasEntries(ctx, n); !found || err != nil {
+		return false, err
+	}
+	return true, c.addNode(ctx, from, n, name)
 }
 
 // mayEnter reports whether a path or something below it may be selected.

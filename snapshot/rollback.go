@@ -13,6 +13,7 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/atomicfile"
+	"github.com/croft-run/croft/workspace/driver"
 )
 
 // A Rollback is the journal of a rollback that writes file by file. It must be
@@ -100,6 +101,47 @@ func (r *Rollback) Tree(ctx context.Context, s *Store) (Tree, error) {
 		t, _, err = s.Whole(ctx, r.to.Before)
 	}
 	return t, err
+}
+
+// RollBackFiles rolls back the files of a module one by one, with a journal at path.
+// After a crash CompleteRollback completes it. Once the journal is written, the end of
+// ctx no longer interrupts it.
+func RollBackFiles(ctx context.Context, path string, to *RollbackTarget, files *driver.FS) error {
+	journal, err := BeginRollback(path, to)
+	if err != nil {
+		return err
+	}
+	driver.Step(ctx, "journal")
+	if err := Write(context.WithoutCancel(ctx), to.Tree, files, &WriteOptions{Only: to.Paths}); err != nil {
+		journal.Release()
+		return err
+	}
+	driver.Step(ctx, "written")
+	return journal.End()
+}
+
+// CompleteRollback completes the rollback of a process that died, and returns the
+// snapshot that it restored; "" if there is no such rollback.
+func CompleteRollback(ctx context.Context, path string, s *Store, files *driver.FS) (target string, err error) {
+	journal, err := FindRollback(path)
+	if err != nil || journal == nil {
+		return "", err
+	}
+	if s == nil {
+		err = fmt.Errorf("%w: there is no snapshot store", fault.Unsupported)
+	}
+	var tree Tree
+	if err == nil {
+		tree, err = journal.Tree(ctx, s)
+	}
+	if err == nil {
+		err = Write(ctx, tree, files, nil)
+	}
+	if err != nil {
+		journal.Release()
+		return "", fmt.Errorf("complete an interrupted rollback to %s: %w", journal.Target(), err)
+	}
+	return journal.Target(), journal.End()
 }
 
 // Release unlocks the journal and keeps it: the next process completes the

@@ -353,3 +353,13 @@ func TestCredentialsOfRepositories(t *testing.T) {
 		t.Errorf("left out: %q, want %q", m.LeftOut, want)
 	}
 }
+
+func TestAddScope(t *testing.T) {
+	ignored, fewer := LeftOut{Reason: LeftOutIgnored, Total: 3, Paths: []string{"a", "b", "c"}}, LeftOut{Reason: LeftOutIgnored, Total: 1, Paths: []string{"a"}}
+	autorun := LeftOut{Reason: LeftOutAutorun, Total: 1, Paths: []string{".envrc"}}
+	m := &Merged{LeftOut: []LeftOut{fewer, autorun}}
+	m.AddScope(&Comparison{LeftOut: []LeftOut{ignored}})
+	if diff := cmp.Diff([]LeftOut{ignored, autorun}, m.LeftOut); diff != "" {
+		t.Errorf("left out (-want +got):\n%s", diff)
+	}
+}

@@ -13,7 +13,8 @@ import (
 
 // Snapshots are ordered by creation time. If the clock was set back, a new snapshot
 // gets an explicit sequence number after all earlier ones. The last number is
-// stored beside the cache, for the whole store.
+// stored beside the cache, for the whole store. Hosts that share a store in a bucket
+// have clocks that differ: there it is that of the newest snapshot.
 
 // sequence is the sort key of a snapshot.
 func (m *Manifest) sequence() int64 {
@@ -46,10 +47,11 @@ func (s *Store) sequencePath() string { return filepath.Join(s.cache, "order") }
 // loadSequence reads the last sequence number; without the file it is that of the
 // newest snapshot.
 func (s *Store) loadSequence(ctx context.Context) int64 {
-	if s.cache == "" {
+	_, local := s.be.(Locker)
+	if s.cache == "" && local {
 		return 0
 	}
-	if text, err := os.ReadFile(s.sequencePath()); err == nil {
+	if text, err := os.ReadFile(s.sequencePath()); err == nil && local {
 		if last, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil {
 			return last
 		}
@@ -64,7 +66,7 @@ func (s *Store) loadSequence(ctx context.Context) int64 {
 // saveSequence stores the last sequence number, best effort: on failure, snapshots
 // are ordered by the clock.
 func (s *Store) saveSequence(last int64) {
-	if s.cache == "" {
+	if _, local := s.be.(Locker); s.cache == "" || !local {
 		return
 	}
 	err := os.MkdirAll(s.cache, 0o700)

@@ -42,10 +42,20 @@ type Options struct {
 	// none: a snapshot then belongs to the tenant of the context's principal.
 	TenantOf func(ctx context.Context, workspace string) (string, bool)
 
+	// Node is the node of a cluster that this host is, if several hosts share the backend. A
+	// snapshot over directories of the host can be read there alone.
+	Node string
+
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
 
 	Log *slog.Logger // nil discards
+}
+
+// A Configurable provider has snapshots, and is made before the program knows their store.
+type Configurable interface {
+	// SetSnapshots sets the store of snapshots. It is called before the first Open.
+	SetSnapshots(store *Store)
 }
 
 // DefaultGrace is the default of Options.Grace.
@@ -57,6 +67,7 @@ type Store struct {
 	be       Backend
 	cache    string
 	grace    time.Duration
+	node     string
 	log      *slog.Logger
 	isNeeded func(ctx context.Context, id string) (bool, error)
 	now      func() time.Time
@@ -69,6 +80,8 @@ type Store struct {
 	packNames []string
 	condemned map[string]bool
 	loaded    bool
+
+	manifests sync.Map // manifestKey -> []byte, of a backend without locks, which is remote
 
 	sequenceMu   sync.Mutex // held while a sequence number is assigned
 	lastSequence int64      // guarded by sequenceMu; of the newest snapshot
@@ -107,7 +120,7 @@ func Open(be Backend, opts *Options) *Store {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Store{be: be, cache: o.CacheDir, grace: o.Grace, log: o.Log, isNeeded: o.Needed, workspaceTenant: o.TenantOf, now: o.Now, index: map[ID]location{}, packs: map[string]*packInfo{}}
+	return &Store{be: be, cache: o.CacheDir, grace: o.Grace, node: o.Node, log: o.Log, isNeeded: o.Needed, workspaceTenant: o.TenantOf, now: o.Now, index: map[ID]location{}, packs: map[string]*packInfo{}}
 }
 
 // lockShared takes the shared lock, which keeps gc out, if the backend has locks.

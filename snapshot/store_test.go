@@ -163,6 +163,11 @@ func (d failingDir) Dir(ctx context.Context, n *Node) (Directory, error) {
 	return failingDir{dir, d.f}, err
 }
 
+// find is for several at once, unlike Nodes.
+func (d failingDir) find(ctx context.Context, name string) (*Node, error) {
+	return findNode(ctx, d.Directory, name)
+}
+
 func (d failingDir) Open(ctx context.Context, n *Node) (io.ReadCloser, error) {
 	if d.f.each != nil {
 		d.f.each(n.Name)
@@ -260,6 +265,21 @@ func TestCompleteSnapshot(t *testing.T) {
 				t.Errorf("the store has %d snapshots", len(list))
 			}
 		})
+	}
+}
+
+// TestSkipDenied leaves out, and names, what the user may not read; without the option that is
+// an error.
+func TestSkipDenied(t *testing.T) {
+	tree := failing{Tree: HostDir(plant(t, map[string]string{"a": "1", "b": "1", "sub/c": "1"}), nil), errs: map[string]error{"b": fault.PermissionDenied, "sub": fault.PermissionDenied}}
+	if _, err := Open(Memory(), nil).Take(t.Context(), tree, nil); fault.Of(err) != fault.PermissionDenied {
+		t.Errorf("Take: %v, want %v", err, fault.PermissionDenied)
+	}
+	m, err := Open(Memory(), nil).Take(t.Context(), tree, &TakeOptions{SkipDenied: true})
+	must0(t, err)
+	want := []driver.Skip{{Path: "b", Reason: driver.SkipUnreadable}, {Path: "sub", Reason: driver.SkipUnreadable}}
+	if diff := cmp.Diff(want, m.Missing); diff != "" || m.Files != 1 {
+		t.Errorf("%d files, missing (-want +got):\n%s", m.Files, diff)
 	}
 }
 

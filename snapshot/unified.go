@@ -123,19 +123,17 @@ func gitQuote(path string) string {
 
 // WriteStat writes one line per change and a total, as git diff --stat does.
 func (c *Comparison) WriteStat(w io.Writer) error {
-	width := 0
-	for i := range c.Changes {
-		width = max(width, len(c.Changes[i].displayName()))
+	width, files := 0, c.Files()
+	for _, ch := range files {
+		width = max(width, len(ch.displayName()))
 	}
-	for i := range c.Changes {
-		ch := &c.Changes[i]
-		if ch.isDir() && ch.Kind != ModeOnly {
-			continue
-		}
+	for _, ch := range files {
 		what := fmt.Sprintf("%d %s", ch.LinesAdded+ch.LinesRemoved, changeBar(ch.LinesAdded, ch.LinesRemoved))
 		switch {
 		case ch.Binary || ch.TooBig:
 			what = fmt.Sprintf("Bin %d -> %d bytes", sideSize(ch.Old), sideSize(ch.New))
+		case ch.isDir() && ch.Kind != ModeOnly:
+			what = "directory"
 		case ch.Kind == ModeOnly:
 			what = fmt.Sprintf("mode %04o -> %04o", ch.Old.Mode, ch.New.Mode)
 		}
@@ -145,7 +143,7 @@ func (c *Comparison) WriteStat(w io.Writer) error {
 	}
 	s := c.Stats
 	_, err := fmt.Fprintf(w, " %d changed: %d added, %d removed, %d modified, %d renamed, %d mode; %d lines added(+), %d lines removed(-)\n",
-		s.Added+s.Removed+s.Modified+s.Renamed+s.Mode, s.Added, s.Removed, s.Modified, s.Renamed, s.Mode, s.LinesAdded, s.LinesRemoved)
+		s.Files(), s.Added, s.Removed, s.Modified, s.Renamed, s.Mode, s.LinesAdded, s.LinesRemoved)
 	return err
 }
 

@@ -3,12 +3,12 @@ package tool
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/lazyregexp"
 )
 
 // A patchOp is the change of one file in a patch.
@@ -176,7 +176,7 @@ func (h *hunk) addLine(line string) bool {
 	return true
 }
 
-var hunkHeader = regexp.MustCompile(`^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@`)
+var hunkHeader = lazyregexp.New(`^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@`)
 
 // parseUnified parses a unified diff, with or without Git's extended headers.
 func (p *patchParser) parseUnified() ([]patchOp, error) {

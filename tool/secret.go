@@ -2,15 +2,15 @@ package tool
 
 import (
 	"context"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/lazyregexp"
 )
 
-var secretName = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
+var secretName = lazyregexp.New(`^[A-Za-z0-9_-]+$`)
 
 type secretInput struct {
 	Name string `json:"name" jsonschema:"name of the secret, in any case" croft:"name"`
@@ -44,7 +44,7 @@ func getSecret(ctx context.Context, c *Call, in secretInput) (secretOutput, erro
 		return secretOutput{}, err
 	}
 	if containsFold(held, in.Name) {
-		return secretOutput{}, Errorf(fault.PermissionDenied, "secret %s is withheld: requests to the hosts it is for carry it by themselves (available: %s)",
+		return secretOutput{}, Errorf(fault.PermissionDenied, "secret %s is withheld: Croft itself adds it to requests to the hosts it is for (available: %s)",
 			strings.ToLower(in.Name), strings.Join(names, ", "))
 	}
 	v, err := c.Env.Secrets.Get(ctx, c.Env.secretScope(c.Name, c.Workspace.ID()), in.Name)

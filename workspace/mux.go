@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -58,7 +59,7 @@ func (m *Mux) Provider(kind string) (driver.Provider, error) {
 	p, ok := m.providers[kind]
 	m.mu.RUnlock()
 	if !ok {
-		return nil, fmt.Errorf("unknown provider %q: %w: the providers are %v%s", kind, fault.InvalidArgument, m.Kinds(), suggest.Hint(kind, m.Kinds()))
+		return nil, fmt.Errorf("unknown provider %q: %w: the providers are %s%s", kind, fault.InvalidArgument, strings.Join(m.Kinds(), ", "), suggest.Hint(kind, m.Kinds()))
 	}
 	return p, nil
 }

@@ -208,6 +208,24 @@ func (w *Workspace) Update(ctx context.Context, policy Policy) (ref Ref, err err
 	return ref, err
 }
 
+// Metrics measures what the workspace uses now, where the provider can. It is no use of the
+// workspace, which may expire, and no event.
+func (w *Workspace) Metrics(ctx context.Context) (m driver.Metrics, err error) {
+	if err := w.inflight.enter(); err != nil {
+		return m, err
+	}
+	defer w.inflight.exit()
+	d := w.current.Load()
+	if d.Life.Metrics == nil {
+		return m, w.unsupported("metrics", d)
+	}
+	err = w.callRecovering(ctx, d, func(ctx context.Context, d *live) error {
+		m, err = d.Life.Metrics(ctx)
+		return err
+	})
+	return m, err
+}
+
 // call runs one operation. It keeps the handle open meanwhile, repeats the call once if
 // the workspace was evicted, turns a panic of a provider into an error of the call,
 // replaces the error of a call that the closing of the handle canceled by the reason,

@@ -73,7 +73,7 @@ var findControllers = sync.OnceValue(func() map[string]Controller {
 			c.Dir = dir
 			c.Err = cgroupv1.Try(filepath.Join(dir, probePrefix+strconv.Itoa(os.Getpid())), name)
 			if c.Err != nil && os.Geteuid() != 0 {
-				c.Err = fmt.Errorf("%w: cgroups of version 1 are for root: run croft as root, or add --best-effort to go without limits", c.Err)
+				c.Err = fmt.Errorf("%w: cgroups of version 1 are for root: run croft as root", c.Err)
 			}
 		}
 		found[name] = c

@@ -83,15 +83,22 @@ func TestCollectThawsWhatWasKilled(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(group, cgroupv1.Procs), []byte(strconv.Itoa(cmd.Process.Pid)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := SetFrozen(t.Context(), group, true); err != nil {
-		t.Fatal(err)
-	}
-	// This process is a supervisor whose workspace directory was deleted.
+	// This process is its supervisor: RemoveStale of another process leaves it frozen.
 	held, err := os.OpenFile(filepath.Join(group, cgroupv1.Procs), os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer held.Close()
+	if err := SetFrozen(t.Context(), group, true); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Process.Kill()
+	select {
+	case err := <-ended:
+		t.Fatalf("a frozen process ended: %v", err)
+	case <-time.After(200 * time.Millisecond):
+	}
+	// From here on its workspace directory is deleted.
 	logs := filepath.Join(t.TempDir(), "log")
 	if err := os.Mkdir(logs, 0o700); err != nil {
 		t.Fatal(err)
@@ -103,12 +110,6 @@ func TestCollectThawsWhatWasKilled(t *testing.T) {
 	defer deleted.Close()
 	if err := os.Remove(logs); err != nil {
 		t.Fatal(err)
-	}
-	cmd.Process.Kill()
-	select {
-	case err := <-ended:
-		t.Fatalf("a frozen process ended: %v", err)
-	case <-time.After(200 * time.Millisecond):
 	}
 	if err := RemoveStale(time.Now()); err != nil {
 		t.Fatal(err)

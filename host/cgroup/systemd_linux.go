@@ -146,10 +146,10 @@ func moveToChild(scope string) error {
 // lingerRemedy says what an ordinary user runs to get cgroups.
 func lingerRemedy() string {
 	if _, err := os.Stat("/run/systemd/system"); err != nil {
-		return "this host does not run systemd, which could delegate cgroups to you; run croft as root, or add --best-effort to go without limits"
+		return "this host does not run systemd, which could delegate cgroups to you; run croft as root"
 	}
 	runtime := fmt.Sprintf(runtimeFormat, os.Getuid())
-	return fmt.Sprintf("to start it, run: sudo loginctl enable-linger %d && export XDG_RUNTIME_DIR=%s; or run croft as root, or add --best-effort to go without limits", os.Getuid(), runtime)
+	return fmt.Sprintf("to start it, run: sudo loginctl enable-linger %d && export XDG_RUNTIME_DIR=%s; or run croft as root", os.Getuid(), runtime)
 }
 
 // errMissing says which controllers the user manager may not delegate, and what to run; nil

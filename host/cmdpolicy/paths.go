@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/host/files"
+	"github.com/croft-run/croft/internal/lazyregexp"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -84,7 +84,7 @@ func (c *wordChecker) checkProgram(ctx context.Context, w word) error {
 }
 
 // pythonName matches the names of a Python interpreter.
-var pythonName = regexp.MustCompile(`^python(3(\.\d+)?)?$`)
+var pythonName = lazyregexp.New(`^python(3(\.\d+)?)?$`)
 
 // isVenvPython reports whether a program is the interpreter of a virtual environment in the
 // workspace: a symlink to an interpreter that may be named by its own path. Both have the

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -19,6 +18,7 @@ import (
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/host/guest"
 	"github.com/croft-run/croft/host/guestproto"
+	"github.com/croft-run/croft/internal/testenv"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -29,12 +29,7 @@ func TestMain(m *testing.M) {
 	if err != nil {
 		panic(err)
 	}
-	binary = filepath.Join(dir, "croft-guest")
-	cmd := exec.Command("go", "build", "-o", binary, "github.com/croft-run/croft/cmd/croft-guest")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		panic(string(out))
-	}
+	binary = testenv.BuildGuest(dir)
 	code := m.Run()
 	os.RemoveAll(dir)
 	os.Exit(code)

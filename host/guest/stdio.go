@@ -32,28 +32,49 @@ func StartStdio(ctx context.Context, conn io.ReadWriteCloser, cfg guestproto.Con
 }
 
 func startStdio(ctx context.Context, conn io.ReadWriteCloser, cfg guestproto.Config) (*Client, error) {
-	data, err := cfg.Encode()
-	if err != nil {
+	if err := Configure(ctx, conn, cfg); err != nil {
 		return nil, err
 	}
+	return NewClient(ctx, guestproto.NewConn(conn), cfg.Version, cfg.Workspace)
+}
+
+// Configure configures a croft-guest at the other end of a stream, and waits until it serves.
+// It closes conn if ctx ends meanwhile.
+func Configure(ctx context.Context, conn io.ReadWriteCloser, cfg guestproto.Config) error {
+	data, err := cfg.Encode()
+	if err != nil {
+		return err
+	}
+	return requestReport(ctx, conn, data)
+}
+
+// requestReport sends the first message and reads the report, which is "ok" or an error.
+func requestReport(ctx context.Context, conn io.ReadWriteCloser, message []byte) error {
 	stop := context.AfterFunc(ctx, func() { conn.Close() }) // unblocks the calls below
-	err = guestproto.WriteMessage(conn, data)
+	var data []byte
+	err := guestproto.WriteMessage(conn, message)
 	if err == nil {
 		data, err = guestproto.ReadMessage(conn, maxReport)
 	}
 	if !stop() {
-		return nil, fmt.Errorf("guest: wait for the report: %w", ctx.Err())
+		return fmt.Errorf("guest: wait for the report: %w", ctx.Err())
 	}
 	var w fault.Wire
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("guest: croft-guest ended before it served: %w: %w", fault.Unavailable, err)
+		return fmt.Errorf("guest: croft-guest ended before it served: %w: %w", fault.Unavailable, err)
 	case string(data) == "ok":
-		return NewClient(ctx, guestproto.NewConn(conn), cfg.Version, cfg.Workspace)
+		return nil
 	case json.Unmarshal(data, &w) == nil && w.Code != "":
-		return nil, fmt.Errorf("guest: start: %w: %w", fault.Failed, w.Err())
+		return fmt.Errorf("guest: start: %w: %w", fault.Failed, w.Err())
 	}
-	return nil, fmt.Errorf("guest: start: %w: unexpected report %q", fault.Failed, data)
+	return fmt.Errorf("guest: start: %w: unexpected report %q", fault.Failed, data)
+}
+
+// EndStdio ends a guest on another machine through "croft-guest end" or "croft-guest
+// remove", at the other end of its standard input and output. It closes conn.
+func EndStdio(ctx context.Context, conn io.ReadWriteCloser, token string) error {
+	return errors.Join(requestReport(ctx, conn, []byte(token)), conn.Close())
 }
 
 // DialStdio connects to a guest through "croft-guest connect", at the other end of its

@@ -71,6 +71,19 @@ func Find(path string) (*Binary, error) {
 		Name, fault.Unsupported, remedy(version.Get()))
 }
 
+// FindFor is Find for a machine with the given GOARCH. path is a program for this host's own
+// architecture; of others only the embedded program is known.
+func FindFor(arch, path string) (*Binary, error) {
+	if arch == runtime.GOARCH {
+		return Find(path)
+	}
+	b, err := unpackFor(arch)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s for %s: %w: this program was built without it; %s", Name, arch, fault.Unsupported, remedy(version.Get()))
+	}
+	return b, err
+}
+
 // remedy says how to get the program for a build without it. A module proxy has the source
 // of what "go install" and "go get" built; a clone of the repository has the Makefile.
 func remedy(build version.Info) string {
@@ -141,10 +154,13 @@ func buildID(r io.ReaderAt) string {
 	return id
 }
 
-// unpackEmbedded decompresses the embedded program, once per process, into a sealed memfd,
-// which can be executed and not changed by any process.
-var unpackEmbedded = sync.OnceValues(func() (*Binary, error) {
-	f, err := embedded.Open(embeddedName(runtime.GOARCH))
+// unpackEmbedded is unpackFor this architecture, once per process.
+var unpackEmbedded = sync.OnceValues(func() (*Binary, error) { return unpackFor(runtime.GOARCH) })
+
+// unpackFor decompresses an embedded program into a sealed memfd, which can be executed and
+// not changed by any process.
+func unpackFor(arch string) (*Binary, error) {
+	f, err := embedded.Open(embeddedName(arch))
 	if err != nil || runtime.GOOS != "linux" {
 		return nil, fs.ErrNotExist
 	}
@@ -154,7 +170,7 @@ var unpackEmbedded = sync.OnceValues(func() (*Binary, error) {
 		return nil, fmt.Errorf("%s: unpack the embedded program: %w: %w", Name, fault.Failed, err)
 	}
 	return b, nil
-})
+}
 
 func unpack(compressed io.Reader) (*Binary, error) {
 	r, err := zstd.NewReader(compressed)

@@ -2,6 +2,7 @@ package guestbin
 
 import (
 	"bytes"
+	"debug/elf"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -38,6 +39,35 @@ func TestConfiguredOneWins(t *testing.T) {
 	}
 	if _, err := Find(t.TempDir()); fault.Of(err) != fault.InvalidArgument {
 		t.Errorf("a directory gives %v", err)
+	}
+}
+
+func TestOtherArchitecture(t *testing.T) {
+	path := program(t, t.TempDir(), "#!/bin/sh\n")
+	if b, err := FindFor(runtime.GOARCH, path); err != nil || b.Path != path {
+		t.Errorf("for this architecture: %+v, %v", b, err)
+	}
+	other := map[string]string{"amd64": "arm64", "arm64": "amd64"}[runtime.GOARCH]
+	b, err := FindFor(other, path)
+	if !Embedded(other) {
+		if fault.Of(err) != fault.Unsupported || !strings.Contains(err.Error(), other) {
+			t.Errorf("for %s: %+v, %v, want %v", other, b, err, fault.Unsupported)
+		}
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := elf.Open(b.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if want := map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}[other]; f.Machine != want {
+		t.Errorf("for %s the program is for %v", other, f.Machine)
+	}
+	if b, err := FindFor("riscv64", path); fault.Of(err) != fault.Unsupported {
+		t.Errorf("for riscv64: %+v, %v, want %v", b, err, fault.Unsupported)
 	}
 }
 

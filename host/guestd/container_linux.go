@@ -31,13 +31,7 @@ func containerMain(dir string) int {
 
 // reportAndServe reports to the host whether the guest has started, and serves if so.
 func (g *daemon) reportAndServe(started error, tell func(report []byte) error) int {
-	report := []byte("ok")
-	if started != nil {
-		if report, _ = json.Marshal(fault.Encode(started)); report == nil {
-			report = []byte(started.Error())
-		}
-	}
-	if err := errors.Join(started, tell(report)); err != nil {
+	if err := errors.Join(started, tell(encodeReport(started))); err != nil {
 		fmt.Fprintln(os.Stderr, "croft-guest:", err)
 		return 1
 	}
@@ -45,6 +39,18 @@ func (g *daemon) reportAndServe(started error, tell func(report []byte) error) i
 		return 1
 	}
 	return 0
+}
+
+// encodeReport returns what the host reads of an attempt: "ok", or a fault.Wire.
+func encodeReport(err error) []byte {
+	if err == nil {
+		return []byte("ok")
+	}
+	report, merr := json.Marshal(fault.Encode(err))
+	if merr != nil {
+		return []byte(err.Error())
+	}
+	return report
 }
 
 func startContainer(dir string) (*daemon, error) {

@@ -46,7 +46,13 @@ func Main() int {
 	case len(os.Args) == 3 && os.Args[1] == guestproto.StdioVerb:
 		return stdioMain(os.Args[2])
 	case len(os.Args) == 2 && os.Args[1] == guestproto.ConnectVerb:
-		return connectMain()
+		return connectMain(stdioSocket)
+	case len(os.Args) == 3:
+		if status, ok := machineMain(os.Args[1], os.Args[2]); ok {
+			return status
+		}
+	case len(os.Args) == 4 && os.Args[1] == guestproto.InstallVerb:
+		return installMain(os.Args[2], os.Args[3])
 	}
 	report := os.NewFile(fdReport, "report")
 	if report == nil || !isInherited(fdConfig) || !isInherited(fdReport) {

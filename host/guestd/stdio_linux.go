@@ -105,15 +105,20 @@ func startStdio(dir string, conn io.Reader) (*daemon, error) {
 }
 
 // connectMain copies standard input and output to and from the guest's socket.
-func connectMain() int {
+func connectMain(socket string) int {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil { // the token passes through
 		return 1
 	}
-	conn, err := net.Dial("unix", stdioSocket) //nolint:noctx // it is there, or it is not
+	conn, err := net.Dial("unix", socket) //nolint:noctx // it is there, or it is not
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "croft-guest:", err)
 		return 1
 	}
+	return bridgeStdio(conn)
+}
+
+// bridgeStdio copies standard input and output to and from a connection.
+func bridgeStdio(conn net.Conn) int {
 	var both sync.WaitGroup
 	both.Go(func() {
 		io.Copy(conn, os.Stdin) //nolint:errcheck // the guest sees the end of the connection

@@ -1,5 +1,7 @@
 package guestproto
 
+import "time"
+
 // Names of descriptors of cgroup event files, through which the guest reads what the
 // limits of the workload have counted.
 const (
@@ -32,7 +34,39 @@ const (
 // the engine.
 const (
 	StdioVerb   = "stdio"   // the guest; its one argument is a directory in which it creates files and which the workload can't list
-	ConnectVerb = "connect" // a proxy between standard input and output and the guest's socket
+	ConnectVerb = "connect" // a proxy between standard input and output and the guest's socket; on another machine with the directory of the workspace
+	InstallVerb = "install" // prepares another container: copies the program to its first argument, and creates the directory for StdioVerb, its second
+)
+
+// Arguments of croft-guest on another machine, before the directory of a workspace there.
+// The host speaks over standard input and output.
+const (
+	DaemonVerb = "daemon" // starts a guest that outlives the connection, and connects to it
+	EndVerb    = "end"    // ends the guest
+	RemoveVerb = "remove" // ends the guest and removes the directory
+
+	// For a machine that ends the descendants of a program with it, and keeps a program
+	// whose host is gone.
+	ServeVerb  = "serve"  // the guest
+	TunnelVerb = "tunnel" // as ConnectVerb; what the host sends is messages, see WriteMessage
+)
+
+// A tunnel ends when no message has come for TunnelTimeout; its host sends an empty one each
+// TunnelKeepAlive.
+const (
+	TunnelKeepAlive = 5 * time.Second
+	TunnelTimeout   = 30 * time.Second
+)
+
+// MaxTunnelMessage is the largest message to a tunnel, in bytes.
+const MaxTunnelMessage = 8 << 20
+
+// Names in the directory of a workspace on another machine.
+const (
+	MachineFiles  = "files" // the files
+	MachineLog    = "log"   // directory for the logs of sessions
+	MachineSocket = "sock"  // where the guest listens
+	MachineLock   = "lock"  // flock of the guest while it lives, with its process id
 )
 
 // Arguments of croft-guest that make it exceed a limit, for a host that probes whether

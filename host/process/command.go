@@ -140,7 +140,7 @@ func lookPath(program, dir, path string) (string, error) {
 		}
 	}
 	if other == nil {
-		other = fmt.Errorf("%w: not in PATH", fault.NotFound)
+		other = fmt.Errorf("%w: not in PATH (%s)", fault.NotFound, path)
 	}
 	return "", fmt.Errorf("process: program %q: %w", program, other)
 }

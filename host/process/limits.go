@@ -35,7 +35,7 @@ func (m *Manager) applyLimits(spec *Spec, cmd *driver.Command) (time.Duration, e
 	for _, r := range driver.Resources {
 		done := r.Name == driver.ResourceWall || r.Name == driver.ResourceOpenFiles
 		if l := cmd.Limits[r.Name]; !done && l.Max > 0 && !l.BestEffort {
-			return 0, fmt.Errorf("process: limit %s: %w: not enforced per command here (to go on without it, set bestEffort: --best-effort on the command line)",
+			return 0, fmt.Errorf("process: limit %s: %w: not enforced per command here (to go on without this limit: --best-effort, or bestEffort of the limit in croft.yaml and in requests)",
 				r.Name, fault.Unsupported)
 		}
 	}

@@ -166,7 +166,7 @@ var errInvalid = fmt.Errorf("%w: the state of the workspace is not valid", fault
 
 func parseState(data []byte, kind string) (*State, error) {
 	if isTorn(data) {
-		return nil, goneError(kind)
+		return nil, Gone(kind)
 	}
 	var header struct{ Version int }
 	if err := json.Unmarshal(data, &header); err != nil {

@@ -138,9 +138,10 @@ func (s *Store) Lock(ctx context.Context) (unlock func(), err error) {
 
 // Gone returns the error of Resolve for a workspace whose files are gone. The error does
 // not quote the ref, which comes from storage that other programs may write.
-func (s *Store) Gone() error { return goneError(s.kind) }
+func (s *Store) Gone() error { return Gone(s.kind) }
 
-func goneError(kind string) error {
+// Gone is Store.Gone for a provider that has no store.
+func Gone(kind string) error {
 	return fault.WithCause(fmt.Errorf("%s: the files of the workspace are gone: %w", kind, fault.Failed), fault.CauseGone)
 }
 
@@ -173,15 +174,20 @@ func (s *Store) Resolve(ctx context.Context, ref driver.Ref, payload any, id *st
 // OpenFailed converts an error to one that Open and Resolve may return. A lack of resources
 // is transient; other codes are kept.
 func (s *Store) OpenFailed(ctx context.Context, verb string, err error) error {
+	return OpenFailed(ctx, s.kind, verb, err)
+}
+
+// OpenFailed is Store.OpenFailed for a provider that has no store.
+func OpenFailed(ctx context.Context, kind, verb string, err error) error {
 	if ctx.Err() != nil {
-		return fmt.Errorf("%s: %s: %w", s.kind, verb, ctx.Err())
+		return fmt.Errorf("%s: %s: %w", kind, verb, ctx.Err())
 	}
 	var judged fault.Code
 	switch code := fault.Of(err); {
 	case code == fault.ResourceExhausted, code == fault.Unavailable:
-		return fault.Transient(fmt.Errorf("%s: %s: %w: %w", s.kind, verb, fault.Failed, err))
+		return fault.Transient(fmt.Errorf("%s: %s: %w: %w", kind, verb, fault.Failed, err))
 	case errors.As(err, &judged) && code != fault.Internal:
-		return fmt.Errorf("%s: %s: %w", s.kind, verb, err)
+		return fmt.Errorf("%s: %s: %w", kind, verb, err)
 	}
-	return fmt.Errorf("%s: %s: %w: %w", s.kind, verb, fault.Failed, err)
+	return fmt.Errorf("%s: %s: %w: %w", kind, verb, fault.Failed, err)
 }

@@ -2,14 +2,15 @@
 package plaintext
 
 import (
-	"regexp"
 	"strings"
+
+	"github.com/croft-run/croft/internal/lazyregexp"
 )
 
 // sequences are control sequences of terminals (ECMA-48): CSI; the strings OSC, DCS, SOS, PM
 // and APC; other escapes, such as the choice of a character set; control characters other
 // than tab, line feed and carriage return.
-var sequences = regexp.MustCompile(`\x1b\[[0-?]*[ -/]*[@-~]?` +
+var sequences = lazyregexp.New(`\x1b\[[0-?]*[ -/]*[@-~]?` +
 	`|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?` +
 	`|\x1b[ -/]*[0-~]?` +
 	`|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f\x{80}-\x{9f}]`)

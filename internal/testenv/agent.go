@@ -52,3 +52,25 @@ func NeedsE2B(t testing.TB) string {
 	}
 	return dir
 }
+
+// NeedsChromium returns the program node, that of Chromium, and the packages of web/node_modules
+// that drive it, and skips the test without them. The test runs in the root of the repository.
+func NeedsChromium(t testing.TB) (node, chromium, modules string) {
+	t.Helper()
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Skip("skipped: host: it lacks node: scripts/deps installs it where it can")
+	}
+	chromium, err = exec.LookPath("chromium")
+	if err != nil {
+		t.Skip("skipped: host: it lacks chromium: scripts/deps installs it where it can")
+	}
+	modules, err = filepath.Abs(filepath.Join("web", "node_modules"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(modules, "playwright-core")); err != nil {
+		t.Skip("skipped: host: it lacks the packages of the page: scripts/deps installs them in web from npm where npm can be reached")
+	}
+	return node, chromium, modules
+}

@@ -59,15 +59,23 @@ var excludedPaths = []string{
 // generatedFiles are files that maintainer scripts make and that belong to no package.
 var generatedFiles = []string{"/etc/ssl/certs/ca-certificates.crt", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/nsswitch.conf", "/etc/os-release"}
 
-// importImage imports DockerImage into the engine.
-func (d *Dockerd) importImage(ctx context.Context) error {
+// WriteRootfs writes the files of DockerImage as a tar.
+func WriteRootfs(ctx context.Context, w io.Writer) error {
 	list, err := resolvePackages(ctx, wanted)
+	if err == nil {
+		err = writeRootfs(w, list)
+	}
 	if err != nil {
 		return fmt.Errorf("make the image %s: %w", DockerImage, err)
 	}
+	return nil
+}
+
+// importImage imports DockerImage into the engine.
+func (d *Dockerd) importImage(ctx context.Context) error {
 	files, w := io.Pipe()
 	defer files.Close() //nolint:errcheck // never fails; it ends the goroutine if the engine stops reading
-	go func() { w.CloseWithError(writeRootfs(w, list)) }()
+	go func() { w.CloseWithError(WriteRootfs(ctx, w)) }()
 	query := url.Values{"fromSrc": {"-"}, "repo": {DockerImage}, "changes": {
 		"ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "ENV LANG=C.UTF-8", `CMD ["/bin/bash"]`,
 	}}

@@ -24,6 +24,7 @@ type Postgres struct {
 	bin, dir string
 	attr     *syscall.SysProcAttr
 	n        int
+	stop     func() // ends the server
 }
 
 // NeedsPostgres starts a PostgreSQL server, or skips the test where initdb is
@@ -44,6 +45,13 @@ func NeedsPostgres(t testing.TB) *Postgres {
 	p.runProgram(t, "initdb", "-D", p.dataDir(), "--auth=trust", "-U", "postgres", "--no-sync")
 	p.startServer(t)
 	return p
+}
+
+// Restart ends the server as a crash does, and starts it again.
+func (p *Postgres) Restart(t testing.TB) {
+	t.Helper()
+	p.stop()
+	p.startServer(t)
 }
 
 func (p *Postgres) dataDir() string { return filepath.Join(p.dir, "data") }
@@ -93,7 +101,8 @@ func (p *Postgres) startServer(t testing.TB) {
 		cancel()
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { cancel(); <-exited })
+	p.stop = func() { cancel(); <-exited }
+	t.Cleanup(p.stop)
 	for till := time.Now().Add(startTimeout); ; {
 		ready := exec.CommandContext(t.Context(), filepath.Join(p.bin, "pg_isready"), "-q", "-h", p.dir)
 		if ready.Run() == nil {

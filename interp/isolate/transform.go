@@ -9,11 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 
 	"github.com/tetratelabs/wazero/experimental"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/lazyregexp"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -137,7 +137,7 @@ func (iso *isolate) callStrip(ctx context.Context, source, name string) (string,
 	return iso.stringOf(ctx, v)
 }
 
-var statement = regexp.MustCompile(`(?m)^[ \t]*(import[ \t]*["'{*]|import[ \t]+[\w$]+[ \t]*(,|from\b)|export[ \t]+(default|const|let|var|function|class|async|\{|\*)|export[ \t]*\{)`)
+var statement = lazyregexp.New(`(?m)^[ \t]*(import[ \t]*["'{*]|import[ \t]+[\w$]+[ \t]*(,|from\b)|export[ \t]+(default|const|let|var|function|class|async|\{|\*)|export[ \t]*\{)`)
 
 // isModule reports whether source has statements that only modules may have. Other
 // source runs as a script, whose last value is the result.

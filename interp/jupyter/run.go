@@ -3,9 +3,9 @@ package jupyter
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"time"
 
+	"github.com/croft-run/croft/internal/lazyregexp"
 	"github.com/croft-run/croft/internal/outputs"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -109,7 +109,7 @@ func (r *codeRun) result(end bridgeMessage) driver.CodeResult {
 }
 
 // colours matches ANSI escape sequences for colours.
-var colours = regexp.MustCompile("\x1b\\[[0-9;]*m")
+var colours = lazyregexp.New("\x1b\\[[0-9;]*m")
 
 // stripColours removes colours from lines.
 func stripColours(lines []string) []string {

@@ -237,7 +237,8 @@ func (a *Artifacts) Save(ctx context.Context, name string, body io.Reader, mime 
 	}
 	ctx, cancel := context.WithCancel(ctx) // canceling makes the writer discard the object
 	defer cancel()
-	w, err := a.bucket.NewWriter(ctx, a.versionKey(name, version), &blob.WriterOptions{ContentType: mime, IfNotExist: true})
+	// Without IfNotExist: the claim is enough, and the bucket's client repeats a write whose answer was lost.
+	w, err := a.bucket.NewWriter(ctx, a.versionKey(name, version), &blob.WriterOptions{ContentType: mime})
 	if err != nil {
 		return Artifact{}, blobError("save", name, err)
 	}

@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/lazyregexp"
 	"github.com/croft-run/croft/internal/search"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
@@ -98,7 +98,7 @@ func (s *Stage) cleanGlobs(ctx context.Context, patterns []string) ([]string, er
 }
 
 // variable matches a pattern that begins with a variable.
-var variable = regexp.MustCompile(`^\$[{A-Za-z_]`)
+var variable = lazyregexp.New(`^\$[{A-Za-z_]`)
 
 // relativeGlob makes a pattern relative to the workspace. A pattern that leaves it is a
 // SandboxViolation.

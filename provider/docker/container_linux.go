@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -21,7 +20,7 @@ import (
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/host/guest"
 	"github.com/croft-run/croft/host/guestproto"
-	"github.com/croft-run/croft/host/process"
+	"github.com/croft-run/croft/internal/sleep"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -31,8 +30,8 @@ const (
 	boxInside         = "/.croft"       // the box of the host
 	guestInside       = "/.croft-guest" // the guest's program
 	caDirInside       = "/run/croft"    // certificates that programs trust
-	home              = "/home/croft"
-	userName          = "croft"
+	home              = guest.ContainerHome
+	userName          = guest.ContainerUser
 	hostname          = "croft"
 	relayPort         = egress.RelayPort
 
@@ -101,12 +100,20 @@ func (p *Provider) startContainer(ctx context.Context, l *launch) (*guest.Client
 }
 
 // createContainer creates a container, and replaces one of the same name, which is a leftover
-// of a crash. It requires the guest lock.
+// of a crash. It requires the guest lock. While the engine still creates the container of a
+// process that was killed, its name is in use, and it can't be removed yet.
 func (p *Provider) createContainer(ctx context.Context, u ContainerSpec) (id string, err error) {
+	const most, pause = 10 * time.Second, 50 * time.Millisecond
+	begin := time.Now()
 	id, err = p.requestCreate(ctx, u)
-	if fault.Of(err) == fault.AlreadyExists {
-		if err = p.removeContainer(ctx, u.Name); err == nil {
-			id, err = p.requestCreate(ctx, u)
+	for fault.Of(err) == fault.AlreadyExists && time.Since(begin) < most {
+		if err := p.removeContainer(ctx, u.Name); err != nil {
+			return "", err
+		}
+		if id, err = p.requestCreate(ctx, u); fault.Of(err) == fault.AlreadyExists {
+			if err := sleep.For(ctx, pause); err != nil {
+				return "", fmt.Errorf("docker: create %s: %w", u.Name, err)
+			}
 		}
 	}
 	if err == nil {
@@ -247,7 +254,7 @@ func (l *launch) guestConfig(version string, img Image) guestproto.Config {
 	cfg := guestproto.Config{
 		Version: version, Workspace: l.id, Level: level, Root: guestWorkspaceDir, UID: -1, Token: l.token,
 		Confine: guestproto.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true}, Limits: l.policy.Limits.WithoutBestEffort(), Lease: l.lease,
-		WatchDisk: true, Threads: guestThreads, Env: baseEnv(img.Env, l.policy.Env),
+		WatchDisk: true, Threads: guestThreads, Env: guest.ContainerEnv(img.Env, l.policy.Env),
 	}
 	if l.volume != "" {
 		cfg.Files, cfg.ReadOnly, cfg.Sync = true, l.policy.ReadOnly, l.policy.Durable
@@ -268,22 +275,6 @@ func (l *launch) guestConfig(version string, img Image) guestproto.Config {
 		}
 	}
 	return cfg
-}
-
-// baseEnv returns the environment of every process inside: the image's, overridden by the
-// policy's.
-func baseEnv(image []string, policy map[string]string) map[string]string {
-	env := map[string]string{"PATH": process.DefaultPath, "LANG": "C.UTF-8"}
-	for _, pair := range image {
-		if name, value, ok := cutEnv(pair); ok {
-			env[name] = value
-		}
-	}
-	maps.Copy(env, map[string]string{
-		"HOME": home, "USER": userName, "LOGNAME": userName, "SHELL": "/bin/bash", "TERM": "xterm-256color", "TMPDIR": "/tmp",
-	})
-	maps.Copy(env, policy)
-	return env
 }
 
 // containerSpec returns the spec of the container.

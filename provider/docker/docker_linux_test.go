@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -48,13 +47,7 @@ func withEngine(m *testing.M) int {
 		panic(err)
 	}
 	defer os.RemoveAll(dir)
-	bin := filepath.Join(dir, "croft-guest")
-	cmd := exec.Command("go", "build", "-o", bin, "github.com/croft-run/croft/cmd/croft-guest")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		panic(string(out))
-	}
-	os.Setenv(guestVar, bin)
+	os.Setenv(guestVar, testenv.BuildGuest(dir))
 	if testenv.DockerMissing() == "" {
 		address, err := testenv.Loopback()
 		if err != nil {

@@ -24,6 +24,7 @@ type Engine interface {
 	Put(ctx context.Context, id, dir string, files io.Reader) error                        // unpacks a tar in it
 	Remove(ctx context.Context, id string) error                                           // by force, with its anonymous volumes
 	Inspect(ctx context.Context, id string) (State, error)
+	Usage(ctx context.Context, id string) (Usage, error)                 // one measurement, in milliseconds
 	List(ctx context.Context, labels map[string]string) ([]State, error) // those that do not run, too
 	Pause(ctx context.Context, id string) error
 	Unpause(ctx context.Context, id string) error
@@ -105,6 +106,13 @@ type State struct {
 	ExitCode int
 	Error    string
 	PID      int // on the engine's host, of its first process
+}
+
+// Usage is what the processes of a container use. A field that the engine does not measure is nil.
+type Usage struct {
+	CPU    *time.Duration
+	Memory *int64 // bytes, without what the kernel can drop
+	PIDs   *int64
 }
 
 // A Volume is a directory that the engine keeps.

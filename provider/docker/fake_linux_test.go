@@ -252,6 +252,16 @@ func (f *fake) Inspect(ctx context.Context, id string) (State, error) {
 	return state, err
 }
 
+func (f *fake) Usage(ctx context.Context, id string) (Usage, error) {
+	if err := f.enter(ctx, "Usage", id); err != nil {
+		return Usage{}, err
+	}
+	if f.inner != nil {
+		return f.inner.Usage(ctx, id)
+	}
+	return Usage{}, f.change(id, func(*State) {})
+}
+
 func (f *fake) List(ctx context.Context, labels map[string]string) ([]State, error) {
 	if err := f.enter(ctx, "List", fmt.Sprint(labels)); err != nil {
 		return nil, err

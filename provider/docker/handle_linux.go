@@ -30,6 +30,7 @@ type handle struct {
 
 	att   *supervise.Attachment[*guest.Client]
 	proxy proxies.Ref // used while att is locked
+	disk  wsdir.DiskUse
 }
 
 // onVolume reports whether the files are on a volume of the engine.
@@ -176,6 +177,9 @@ func (h *handle) adoptGuest(ctx context.Context, l *launch, version string) (*gu
 		c, err = guest.Dial(ctx, l.boxPath(guestproto.ContainerSocket), rec.Token, version, l.id)
 	}
 	if err != nil {
+		if left := supervise.CallerLeft(ctx); left != nil {
+			return nil, fmt.Errorf("docker: %w", left)
+		}
 		switch paused := h.p.isPaused(ctx, rec.Container); {
 		case paused && rec.Paused:
 			return nil, errPaused
@@ -303,6 +307,7 @@ func (h *handle) endOutdatedContainer(ctx context.Context, f *engineProof, m *ws
 
 // close closes the workspace. Its guest lives on.
 func (h *handle) close(ctx context.Context) error {
+	h.disk.Stop()
 	return errors.Join(h.releaseGuest(context.WithoutCancel(ctx)), h.dir.Close())
 }
 
@@ -315,6 +320,7 @@ func (h *handle) releaseGuest(ctx context.Context) error {
 
 // destroy removes the workspace and its container.
 func (h *handle) destroy(ctx context.Context) error {
+	h.disk.Stop()
 	if err := h.att.ExpectEnd(ctx); err != nil {
 		return err
 	}

@@ -3,16 +3,9 @@ package docker
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/croft-run/croft/fault"
 )
-
-// cutEnv splits NAME=VALUE.
-func cutEnv(pair string) (name, value string, ok bool) {
-	name, value, ok = strings.Cut(pair, "=")
-	return name, value, ok && name != ""
-}
 
 // ensureImage returns an image, and pulls it if the engine does not have it.
 func (p *Provider) ensureImage(ctx context.Context, name string) (Image, error) {

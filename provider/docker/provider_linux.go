@@ -341,7 +341,7 @@ func (p *Provider) attachWorkspace(ctx context.Context, m *wsdir.State) (*driver
 	if err != nil {
 		return nil, errors.Join(err, h.dir.Close())
 	}
-	life := driver.Life{Close: h.close, Destroy: h.destroy, Update: h.update, Pause: h.pause, Resume: h.resume}
+	life := driver.Life{Close: h.close, Destroy: h.destroy, Update: h.update, Pause: h.pause, Resume: h.resume, Metrics: h.metrics}
 	if p.cfg.Snapshots != nil {
 		life.Snapshot = h.snapshotAdapter(m).Module()
 	}

@@ -217,39 +217,21 @@ func (h *handle) rollbackVolume(ctx context.Context, to *snapshot.RollbackTarget
 	if err != nil {
 		return err
 	}
-	journal, err := snapshot.BeginRollback(h.p.store.Path(h.id, rollbackName), to)
-	if err != nil {
+	if err := snapshot.RollBackFiles(ctx, h.p.store.Path(h.id, rollbackName), to, files); err != nil {
 		return fmt.Errorf("docker: roll back: %w", err)
 	}
-	driver.Step(ctx, "journal")
-	// From here on the rollback must complete, even if the context is cancelled.
-	if err := snapshot.Write(context.WithoutCancel(ctx), to.Tree, files, &snapshot.WriteOptions{Only: to.Paths}); err != nil {
-		journal.Release()
-		return err
-	}
-	driver.Step(ctx, "written")
-	return journal.End()
+	return nil
 }
 
 // completeRollback completes the rollback of a process that died. It requires the guest
 // lock.
 func (h *handle) completeRollback(ctx context.Context, c *guest.Client) error {
-	journal, err := snapshot.FindRollback(h.p.store.Path(h.id, rollbackName))
-	if err != nil || journal == nil {
-		return err
-	}
-	if h.p.cfg.Snapshots == nil {
-		journal.Release()
-		return fmt.Errorf("docker: complete an interrupted rollback to %s: %w: there is no snapshot store", journal.Target(), fault.Unsupported)
-	}
-	tree, err := journal.Tree(ctx, h.p.cfg.Snapshots)
-	if err == nil {
-		err = snapshot.Write(ctx, tree, c.Files(), nil)
-	}
+	target, err := snapshot.CompleteRollback(ctx, h.p.store.Path(h.id, rollbackName), h.p.cfg.Snapshots, c.Files())
 	if err != nil {
-		journal.Release()
-		return fmt.Errorf("docker: complete an interrupted rollback to %s: %w", journal.Target(), err)
+		return fmt.Errorf("docker: %w", err)
 	}
-	h.p.log.Info("docker: an interrupted rollback was completed", "workspace", h.id, "snapshot", journal.Target())
-	return journal.End()
+	if target != "" {
+		h.p.log.Info("docker: an interrupted rollback was completed", "workspace", h.id, "snapshot", target)
+	}
+	return nil
 }

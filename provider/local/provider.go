@@ -233,7 +233,7 @@ func (p *Provider) attachWorkspace(ctx context.Context, m *wsdir.State, caps dri
 	if h.dir, err = p.store.Attach(ctx, m, wsdir.OpenDirectory); err != nil {
 		return nil, err
 	}
-	ws := &driver.Workspace{Life: driver.Life{Close: h.close, Destroy: h.destroy, Update: h.update}, FS: h.dir.FS(), Traits: p.workspaceTraits(m, caps)}
+	ws := &driver.Workspace{Life: driver.Life{Close: h.close, Destroy: h.destroy, Update: h.update, Metrics: h.metrics}, FS: h.dir.FS(), Traits: p.workspaceTraits(m, caps)}
 	if caps.Has(driver.CapSnapshot) {
 		ws.Life.Snapshot = h.snapshotAdapter(m).Module()
 	}
@@ -270,6 +270,7 @@ type handle struct {
 	caps  driver.Capabilities
 	dir   *wsdir.Handle
 	shell *shell // nil without commands
+	disk  wsdir.DiskUse
 }
 
 // update changes the policy. It ends a guest that can't apply the new one.
@@ -287,8 +288,22 @@ func (h *handle) update(ctx context.Context, policy driver.Policy) (driver.Ref, 
 	return newRef(m, h.caps)
 }
 
+// metrics measures the processes that the guest has started, where there are commands, and the
+// files by a walk.
+func (h *handle) metrics(ctx context.Context) (driver.Metrics, error) {
+	out := driver.Metrics{Time: time.Now().UTC()}
+	if h.shell != nil {
+		h.shell.measure(&out)
+	}
+	if m := h.dir.State(); m.Dir == "" { // one of the user may be large
+		out.Disk = h.disk.Bytes(ctx, h.p.store.Dir(m.ID).Path)
+	}
+	return out, nil
+}
+
 // close closes the workspace. Its guest lives on.
 func (h *handle) close(ctx context.Context) error {
+	h.disk.Stop()
 	if h.shell != nil {
 		if err := h.shell.close(ctx); err != nil {
 			return err
@@ -299,6 +314,7 @@ func (h *handle) close(ctx context.Context) error {
 
 // destroy ends the guest and removes the workspace. A directory in place stays.
 func (h *handle) destroy(ctx context.Context) error {
+	h.disk.Stop()
 	if h.shell != nil {
 		if err := h.shell.ExpectEnd(ctx); err != nil {
 			return err

@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/host/cgroup"
 	"github.com/croft-run/croft/host/cmdpolicy"
 	"github.com/croft-run/croft/host/files"
 	"github.com/croft-run/croft/host/guest"
@@ -104,6 +105,9 @@ func (s *shell) connectGuest(ctx context.Context) (*guest.Client, error) {
 		c.Salvage = guest.OutputFromLogs(filepath.Join(s.Dir.Path, logName))
 		return c, nil
 	}
+	if err := supervise.CallerLeft(ctx); err != nil {
+		return nil, fmt.Errorf("local: %w", err)
+	}
 	if err := supervise.End(ctx, s.Dir, nil); err != nil {
 		return nil, fmt.Errorf("local: end the previous guest: %w", err)
 	}
@@ -185,6 +189,20 @@ func (s *shell) endOutdatedGuest(ctx context.Context, m *wsdir.State) error {
 		return err
 	}
 	return s.EndIfChanged(ctx, key, nil)
+}
+
+// measure measures the processes below the guest.
+func (s *shell) measure(out *driver.Metrics) {
+	out.CPUTime, out.Memory, out.PIDs = new(0.0), new(int64(0)), new(int64(0))
+	rec := supervise.ReadRecord(s.Dir)
+	if rec == nil || rec.PID == 0 {
+		return // nothing runs
+	}
+	if start, err := supervise.StartTime(rec.PID); err != nil || start != rec.Start {
+		return // it has ended, and another process may have its id
+	}
+	use := cgroup.MeasureBelow(rec.PID)
+	*out.CPUTime, out.Memory, out.PIDs = use.CPU.Seconds(), use.Memory, use.PIDs
 }
 
 // close closes the connection to the guest, which lives on.

@@ -3,13 +3,13 @@ package local
 import (
 	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/testenv"
 	"github.com/croft-run/croft/workspace/driver"
 	"github.com/croft-run/croft/workspace/workspacetest"
 )
@@ -23,13 +23,7 @@ func needGuest(t *testing.T) {
 	if os.Getenv(guestVar) != "" {
 		return
 	}
-	bin := filepath.Join(t.TempDir(), "croft-guest")
-	cmd := exec.Command("go", "build", "-o", bin, "github.com/croft-run/croft/cmd/croft-guest")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	t.Setenv(guestVar, bin)
+	t.Setenv(guestVar, testenv.BuildGuest(t.TempDir()))
 }
 
 func withShell(t testing.TB, dir string) *Provider {

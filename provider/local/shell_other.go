@@ -24,6 +24,7 @@ func (p *Provider) newShell(*wsdir.Handle, *wsdir.State) *shell { return nil }
 func (*shell) shellModule() *driver.Shell                           { return nil }
 func (*shell) endOutdatedGuest(context.Context, *wsdir.State) error { return nil }
 func (*shell) ExpectEnd(context.Context) error                      { return nil }
+func (*shell) measure(*driver.Metrics)                              {}
 func (*shell) close(context.Context) error                          { return nil }
 
 func endGuest(context.Context, string) error { return nil }

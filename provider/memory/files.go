@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/workspace/driver"
@@ -51,6 +52,19 @@ func (h *handle) Update(ctx context.Context, policy driver.Policy) (driver.Ref, 
 		driver.Step(ctx, "changed the policy")
 	}
 	return ref, err
+}
+
+// Metrics returns the sum of the file sizes. Nothing runs in the workspace.
+func (h *handle) Metrics(ctx context.Context) (driver.Metrics, error) {
+	if err := ctx.Err(); err != nil {
+		return driver.Metrics{}, err
+	}
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	if h.gone {
+		return driver.Metrics{}, h.evictedError()
+	}
+	return driver.Metrics{Time: time.Now().UTC(), CPUTime: new(0.0), PIDs: new(int64(0)), Disk: new(h.used)}, nil
 }
 
 func (h *handle) updatePolicy(policy driver.Policy) (driver.Ref, error) {

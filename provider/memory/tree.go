@@ -76,7 +76,7 @@ func (t *tree) newHandle() (*driver.Workspace, error) {
 		return nil, err
 	}
 	h := &handle{tree: t, watchers: map[*watcher]bool{}}
-	life := driver.Life{Close: h.Close, Destroy: h.Destroy, Update: h.Update}
+	life := driver.Life{Close: h.Close, Destroy: h.Destroy, Update: h.Update, Metrics: h.Metrics}
 	if t.p.Snapshots != nil {
 		life.Snapshot = h.snapshotAdapter().Module()
 	}

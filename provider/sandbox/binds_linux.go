@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/host/guestproto"
 	"github.com/croft-run/croft/host/toolchain"
+	"github.com/croft-run/croft/internal/lazyregexp"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -114,7 +114,7 @@ func workspaceAt(dir string, opts *options) string {
 func (o *options) userName() string { return cmp.Or(o.User, workloadName) }
 
 // userNames matches the names that useradd accepts.
-var userNames = regexp.MustCompile(`^[a-z_][a-z0-9_-]{0,31}$`)
+var userNames = lazyregexp.New(`^[a-z_][a-z0-9_-]{0,31}$`)
 
 // checkUser checks the name of the workload's user.
 func (o *options) checkUser(l *level) error {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -31,7 +32,9 @@ func (h *handle) changedPaths(ctx context.Context) ([]driver.ChangedPath, error)
 	if err != nil {
 		return nil, err
 	}
-	if o.Template == "" || len(o.Layers) > 0 || len(o.Sealed) > 0 || h.p.hasDiskImage(l, m.Policy) || h.hasImports() {
+	isDelta := func(dir string) bool { whole, _ := h.p.splitDelta(dir); return whole != "" }
+	ownLayers := slices.DeleteFunc(slices.Clone(o.Layers), isDelta)
+	if o.Template == "" || len(ownLayers) > 0 || len(o.Sealed) > 0 || h.p.hasDiskImage(l, m.Policy) || h.hasImports() {
 		return nil, fmt.Errorf("sandbox: changed paths: %w: the workspace is not a single layer over its template", fault.Unsupported)
 	}
 	t := &upperWalk{ctx: ctx}

@@ -209,7 +209,7 @@ type LevelReport struct {
 	Works  bool             `json:"works"`
 	Proof  string           `json:"proof,omitempty"`  // if it works: what was tested
 	Reason string           `json:"reason,omitempty"` // if not: why
-	Lacks  []string         `json:"lacks,omitempty"`  // what the level does not prevent
+	Lacks  []string         `json:"lacks,omitempty"`  // limitations of the level: what it does not prevent, and what does not work with it
 }
 
 // capabilities are what a workspace has, without snapshots.

@@ -60,8 +60,11 @@ func diskEnforcement(policy driver.Policy, brief bool) driver.Enforcement {
 // makeImage creates a sparse file with an empty ext4 file system.
 func makeImage(path string, size int64, durable bool) error {
 	mkfs, err := exec.LookPath("mkfs.ext4")
+	if err != nil { // after su, PATH may be that of the ordinary user, without sbin
+		mkfs, err = exec.LookPath("/usr/sbin/mkfs.ext4")
+	}
 	if err != nil {
-		return fmt.Errorf("mkfs.ext4 is not installed: %w", fault.Unsupported)
+		return fmt.Errorf("mkfs.ext4 is not installed: %w: install e2fsprogs", fault.Unsupported)
 	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if err != nil {

@@ -45,6 +45,10 @@
 //
 // Snapshots read the directory of the files, or the upper layer, on the host.
 //
+// Workspaces that start from a snapshot share lower layers, in Config.Layers: a layer with
+// all its files or, if an earlier snapshot of the same directory has one, that layer and one
+// with the differences over it.
+//
 // # The guest
 //
 // The first call of the Shell starts one croft-guest (see package guest) inside the

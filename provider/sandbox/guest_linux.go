@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/host/cgroup"
@@ -75,6 +77,27 @@ func (p *Provider) adoptGuest(ctx context.Context, dir wsdir.Dir, u *launchSpec)
 		}
 	}
 	return g
+}
+
+// RunningSessions lists the sessions that run in a workspace, also in one that no process has
+// open. It neither starts nor replaces a guest: without one, nothing runs.
+func (p *Provider) RunningSessions(ctx context.Context, id string) ([]driver.SessionInfo, error) {
+	dir := p.store.Dir(id)
+	rec := supervise.ReadRecord(dir)
+	if rec == nil || !rec.Alive() {
+		return nil, nil
+	}
+	bin, err := p.binary()
+	if err != nil {
+		return nil, fmt.Errorf("sandbox: %w", err)
+	}
+	c, err := guest.Dial(ctx, filepath.Join(dir.Path, supervise.SocketName), rec.Token, bin.Version, id)
+	if err != nil {
+		return nil, fmt.Errorf("sandbox: sessions of %s: %w", id, err)
+	}
+	defer c.Close() //nolint:errcheck // the guest lives on
+	list, err := c.Shell().Sessions(ctx)
+	return slices.DeleteFunc(list, func(s driver.SessionInfo) bool { return !s.Running }), err
 }
 
 // A guestConn is a connection to a running guest, with descriptors of its mounts.

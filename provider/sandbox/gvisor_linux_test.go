@@ -60,7 +60,7 @@ func TestGVisorLimitOfProcessesIsRefused(t *testing.T) {
 // TestGVisorAsTheOthers runs at gVisor what is tested at namespaces, besides the
 // suite.
 func TestGVisorAsTheOthers(t *testing.T) {
-	atLevel(t, driver.IsolationGVisor, "^Test(TemplateShowsThroughAndStaysAsItIs|InPlaceWithoutTriggers|GuestIsFoundByTheNextProcess|DeadGuestIsEvictedOnceAndItsSessionsAreLost|AllowedHostIsReachedAndNoOther|DiskIsLimited)$")
+	atLevel(t, driver.IsolationGVisor, "^Test(TemplateShowsThroughAndStaysAsItIs|InPlaceWithoutTriggers|GuestIsFoundByTheNextProcess|DeadGuestIsEvictedOnceAndItsSessionsAreLost|AllowedHostIsReachedAndNoOther|DiskIsLimited|LayersOfAChangedDirectory)$")
 }
 
 // TestConformanceGVisorUnprivileged runs what of the suite is about processes and

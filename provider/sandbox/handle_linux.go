@@ -30,6 +30,7 @@ type handle struct {
 	viaGuestMount bool        // files are always reached through the guest's mount
 	proxy         proxies.Ref // used while att is locked
 	autorun       autorunWatch
+	disk          wsdir.DiskUse
 
 	mu   sync.Mutex
 	opts options // guarded by mu
@@ -104,6 +105,9 @@ func (h *handle) adoptOrStart(ctx context.Context, want *launchSpec) (g *guestCo
 		g = h.p.adoptGuest(ctx, h.att.Dir, want)
 	}
 	if g == nil {
+		if err := supervise.CallerLeft(ctx); err != nil {
+			return nil, fmt.Errorf("sandbox: %w", err)
+		}
 		h.reportLeftovers()
 		if g, err = h.p.startGuest(ctx, h.att.Dir, want); err != nil {
 			return nil, err
@@ -164,6 +168,7 @@ func (h *handle) endOutdatedGuest(ctx context.Context, l *level, m *wsdir.State)
 
 // close closes the workspace. Its guest lives on.
 func (h *handle) close(ctx context.Context) error {
+	h.disk.Stop()
 	h.autorunChanges(true)
 	return errors.Join(h.releaseGuest(context.WithoutCancel(ctx)), h.dir.Close())
 }
@@ -177,6 +182,7 @@ func (h *handle) releaseGuest(ctx context.Context) error {
 
 // destroy ends the guest and removes the workspace. A directory in place stays.
 func (h *handle) destroy(ctx context.Context) error {
+	h.disk.Stop()
 	h.autorunChanges(true)
 	if err := h.att.ExpectEnd(ctx); err != nil {
 		return err

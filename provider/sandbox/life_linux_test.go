@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -113,7 +114,20 @@ func TestGuestIsFoundByTheNextProcess(t *testing.T) {
 	if err := ws.Life.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	next, err := newProvider(t, dir).Resolve(t.Context(), ws.Ref)
+	other := newProvider(t, dir)
+	running := func(want ...string) {
+		t.Helper()
+		list, err := other.RunningSessions(t.Context(), idOf(t, ws))
+		var ids []string
+		for _, s := range list {
+			ids = append(ids, s.ID)
+		}
+		if err != nil || !slices.Equal(ids, want) {
+			t.Errorf("the sessions %q run, %v; want %q", ids, err, want)
+		}
+	}
+	running(s.ID())
+	next, err := other.Resolve(t.Context(), ws.Ref)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,12 +145,56 @@ func TestGuestIsFoundByTheNextProcess(t *testing.T) {
 	if err != nil || res.ExitCode != 7 || string(res.Stdout) != "begun\nended\n" {
 		t.Errorf("the session that went on gives %+v, %v", res, err)
 	}
+	running()
 	old, err := next.Shell.Attach(t.Context(), short.ID())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if res, err := old.Wait(t.Context()); err != nil || res.ExitCode != 5 {
 		t.Errorf("the session that had ended gives %+v, %v", res, err)
+	}
+}
+
+// TestCallersThatLeaveDoNotEndTheGuest lets callers leave at every moment of connecting to a
+// guest in which a session runs.
+func TestCallersThatLeaveDoNotEndTheGuest(t *testing.T) {
+	dir := t.TempDir()
+	p := newProvider(t, dir)
+	ws := open(t, p)
+	s, err := ws.Shell.Start(t.Context(), driver.Command{Argv: []string{"sleep", "1000"}, Detached: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := guestOf(t, p, ws)
+	if err := ws.Life.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	left := 0
+	for i := range 150 {
+		other := newProvider(t, dir)
+		next, err := other.Resolve(t.Context(), ws.Ref)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*100*time.Microsecond)
+		if _, err := next.Shell.Sessions(ctx); err != nil {
+			left++
+		}
+		cancel()
+		if err := errors.Join(next.Life.Close(t.Context()), other.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	next, err := newProvider(t, dir).Resolve(t.Context(), ws.Ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := next.Shell.Sessions(t.Context())
+	if err != nil || len(list) != 1 || list[0].ID != s.ID() {
+		t.Errorf("after %d callers that left: sessions %+v, %v", left, list, err)
+	}
+	if after := guestOf(t, p, next); after.PID != before.PID {
+		t.Errorf("after %d callers that left the guest is %+v, was %+v", left, after, before)
 	}
 }
 

@@ -45,8 +45,8 @@ var levels = []*level{
 		proof: "a guest started in gVisor; from inside, the kernel was gVisor's, a file of the host could be neither read nor written, " +
 			"the system not changed, no process of the host seen",
 		lacks: []string{
-			"over its memory limit everything that runs in the workspace ends, not one process", "no limit of processes, and no pause",
-			"no directory in place that contains autorun files, such as .git/config",
+			"a workspace over its memory limit ends whole, not one process of it", "it has no limit of processes, and can't be paused",
+			"it refuses a directory in place that contains autorun files, such as .git/config",
 			"where Croft is not root, the workload is root inside, without any capability, and can end its own guest",
 		},
 		script: gvisorScript, launch: (*Provider).launchGVisor, mapsIDs: true, gvisor: true,
@@ -64,9 +64,9 @@ var levels = []*level{
 		proof: "a guest started by bubblewrap; from inside, a file of the host could be neither read nor written, " +
 			"the system not changed, no process of the host seen, and no further namespace made",
 		lacks: []string{
-			"no template: it mounts no overlayfs",
-			"on cgroup version 1, buffers of TCP sockets beyond a quarter of the memory limit: 64 KiB for each socket",
-			"what the kernel counts for the user who runs Croft, such as watches of files, can be used up by one workspace",
+			"it has no templates: it mounts no overlayfs",
+			"on cgroup version 1, buffers of TCP sockets may exceed the memory limit by more than a quarter: by 64 KiB for each socket",
+			"one workspace can use up what the kernel counts for the user who runs Croft, such as watches of files",
 			"where Croft is root, the workload is root's user without any capability: it reads what only root may read below /usr, /opt and the shown part of /etc",
 		},
 		script: namespaceScript, launch: (*Provider).launchBubblewrap,
@@ -76,17 +76,17 @@ var levels = []*level{
 		proof: "a guest started without namespaces; from inside, a file of the host could be neither read nor written, " +
 			"and no socket made that reaches a network",
 		lacks: []string{
-			"chmod, chown, utimes and extended attributes of files outside, where their owner is the same user",
-			"seeing that processes of the host exist, and which programs they run with which arguments",
-			"changing the priority, the processors and the scheduling of processes of the same user",
-			"before Linux 6.12 (version 6 of Landlock): signals to other processes of the same user",
-			"FIFOs of the host in directories that are shown",
-			"Unix sockets made inside, where a directory of the host is shown: no process can connect to them",
-			"a process that leaves its session and its environment outlives a guest that is killed, until the workspace is used or ended" +
-				" (and there by a group of cgroup version 2 alone)",
-			"where Croft is root the level is refused: the workload would be root",
-			"no template, and no read-only files in a directory in place: there are no mounts",
-			"no terminals and no System V shared memory, semaphores or queues made by what runs inside: the host's would be among them",
+			"chmod, chown, utimes and changes of extended attributes work on files outside that belong to the same user",
+			"the workload sees the processes of the host, their programs and arguments",
+			"the workload can change the priority, the processors and the scheduling of processes of the same user",
+			"before Linux 6.12 (version 6 of Landlock) the workload can send signals to other processes of the same user",
+			"the workload can use FIFOs of the host in directories that are shown",
+			"where a directory of the host is shown, no process can connect to a Unix socket that was made inside",
+			"if the guest is killed, a process that left its session and its environment runs on until the workspace is used or ended" +
+				" (and it is found then with cgroup version 2 alone)",
+			"it is refused where Croft is root: the workload would be root",
+			"it has no templates, and no read-only files in a directory in place: there are no mounts",
+			"the workload can make no terminals, and no System V shared memory, semaphores or queues: it would see those of the host",
 		},
 		script: processScript, launch: (*Provider).launchProcess, noMounts: true,
 	},

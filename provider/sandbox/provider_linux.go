@@ -436,7 +436,7 @@ func (p *Provider) attachWorkspace(ctx context.Context, m *wsdir.State) (*driver
 	if err != nil {
 		return nil, errors.Join(err, h.dir.Close())
 	}
-	life := driver.Life{Close: h.close, Destroy: h.destroy, Update: h.update}
+	life := driver.Life{Close: h.close, Destroy: h.destroy, Update: h.update, Metrics: h.metrics}
 	if life.NoPause = h.noPause(l); life.NoPause == "" {
 		life.Pause, life.Resume = h.pause, h.resume
 	}

@@ -45,13 +45,7 @@ func TestMain(m *testing.M) {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		panic(err)
 	}
-	bin := filepath.Join(dir, "croft-guest")
-	cmd := exec.Command("go", "build", "-o", bin, "github.com/croft-run/croft/cmd/croft-guest")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		panic(string(out))
-	}
-	os.Setenv(guestVar, bin)
+	os.Setenv(guestVar, testenv.BuildGuest(dir))
 	if path := testenv.Runsc(); path != "" {
 		own := filepath.Join(dir, "runsc")
 		if err := copyFile(path, own); err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -26,6 +27,7 @@ import (
 const (
 	rollbackStageName = "rollback-stage" // in the directory of a workspace: new files of a rollback
 	newLayerPrefix    = ".new-"          // prefix of the names of incomplete layers
+	deltaPrefix       = "delta-"         // prefix of the names of layers with differences
 )
 
 // A snapshotOrigin is the snapshot that a new workspace starts from.
@@ -93,41 +95,132 @@ func (p *Provider) setOriginLayers(ctx context.Context, o *snapshotOrigin, l *le
 			opts.Layers = nil
 		}
 	case l.canOverlay():
-		layer, err := p.ensureLayer(ctx, o.manifest)
+		dirs, err := p.ensureLayers(ctx, o.manifest)
 		if err != nil {
 			return fmt.Errorf("sandbox: open: extract the snapshot into a layer: %w", err)
 		}
-		opts.Template = layer
+		opts.Template, opts.Layers = dirs[len(dirs)-1], dirs[:len(dirs)-1]
+		if len(opts.Layers) == 0 {
+			opts.Layers = nil
+		}
 	default:
 		opts.Template = ""
 	}
 	return nil
 }
 
-// ensureLayer returns the layer with the files of a complete snapshot. It extracts the
-// snapshot if the layer does not exist.
-func (p *Provider) ensureLayer(ctx context.Context, m *snapshot.Manifest) (string, error) {
-	dir := filepath.Join(p.layersDir(), strings.TrimPrefix(m.Root.String(), driver.DigestPrefix))
-	if _, err := os.Lstat(dir); err == nil {
-		return dir, nil
+// ensureLayers returns the lower directories with the files of a complete snapshot, topmost
+// first: its own layer, or the layer of an earlier snapshot below a layer with the
+// differences. It extracts what does not exist.
+func (p *Provider) ensureLayers(ctx context.Context, m *snapshot.Manifest) ([]string, error) {
+	own := p.layerOf(m.Root)
+	if _, err := os.Lstat(own); err == nil {
+		return []string{own}, nil
 	}
+	if dirs := p.ensureDelta(ctx, m); dirs != nil {
+		return dirs, nil
+	}
+	return []string{own}, p.extractLayer(ctx, p.cfg.Snapshots.StoredTree(m.Root), own, nil)
+}
+
+// extractLayer extracts a tree into a new layer.
+func (p *Provider) extractLayer(ctx context.Context, t snapshot.Tree, dir string, opts *snapshot.RestoreOptions) error {
 	fresh := filepath.Join(p.layersDir(), newLayerPrefix+driver.NewID())
 	if err := os.MkdirAll(fresh, 0o755); err != nil {
-		return "", err
+		return err
 	}
-	err := snapshot.Extract(ctx, p.cfg.Snapshots.StoredTree(m.Root), fresh, nil)
+	err := snapshot.Extract(ctx, t, fresh, opts)
 	if err == nil {
 		driver.Step(ctx, "layer filled")
 		err = os.Rename(fresh, dir)
 	}
 	if err == nil {
-		return dir, nil
+		return nil
 	}
 	err = errors.Join(err, files.RemoveTree(fresh))
 	if _, there := os.Lstat(dir); there == nil {
-		return dir, nil // another process extracted the same snapshot meanwhile
+		return nil // another process extracted the same snapshot meanwhile
 	}
-	return "", err
+	return err
+}
+
+// A layer with differences has the name deltaPrefix, and the digests of its snapshot and of
+// the one below it. It is extracted when a directory that a workspace starts from has
+// changed, which costs what has changed.
+
+// mostDelta bounds the entries of such a layer: all of them are extracted again after each
+// further change of the directory.
+const mostDelta = 2000
+
+// ensureDelta returns the layer with the differences of a snapshot from an earlier one of
+// the same origin, and the layer of the latter. It returns nil if there is none: the
+// snapshot's own layer does as well.
+func (p *Provider) ensureDelta(ctx context.Context, m *snapshot.Manifest) []string {
+	found, err := filepath.Glob(filepath.Join(p.layersDir(), deltaName(m.Root, "*")))
+	if err != nil {
+		return nil
+	}
+	for _, dir := range found {
+		_, below := p.splitDelta(dir)
+		if _, err := os.Lstat(below); err == nil {
+			return []string{dir, below}
+		}
+	}
+	old := p.findEarlier(ctx, m)
+	if old == nil {
+		return nil
+	}
+	t, err := p.cfg.Snapshots.Delta(ctx, old.Root, m.Root, mostDelta)
+	if err != nil || t == nil {
+		return nil
+	}
+	dir := filepath.Join(p.layersDir(), deltaName(m.Root, digestText(old.Root)))
+	if p.extractLayer(ctx, t, dir, &snapshot.RestoreOptions{Upper: true}) != nil {
+		return nil
+	}
+	return []string{dir, p.layerOf(old.Root)}
+}
+
+// findEarlier returns the newest other snapshot with the same labels, which say what it is
+// of, that has a layer of its own; nil if there is none.
+func (p *Provider) findEarlier(ctx context.Context, m *snapshot.Manifest) *snapshot.Manifest {
+	if len(m.Labels) == 0 {
+		return nil
+	}
+	all, err := p.cfg.Snapshots.List(ctx)
+	if err != nil {
+		return nil
+	}
+	for _, old := range all {
+		if old.Base == (snapshot.Base{}) && old.Workspace == m.Workspace && maps.Equal(old.Labels, m.Labels) {
+			if _, err := os.Lstat(p.layerOf(old.Root)); err == nil {
+				return old
+			}
+		}
+	}
+	return nil
+}
+
+func digestText(id snapshot.ID) string { return strings.TrimPrefix(id.String(), driver.DigestPrefix) }
+
+// layerOf returns the directory of the layer with a tree.
+func (p *Provider) layerOf(root snapshot.ID) string {
+	return filepath.Join(p.layersDir(), digestText(root))
+}
+
+func deltaName(root snapshot.ID, below string) string {
+	return deltaPrefix + digestText(root) + "-" + below
+}
+
+// splitDelta returns the layers that a layer with differences stands for and lies over, ""
+// if dir is another layer.
+func (p *Provider) splitDelta(dir string) (whole, below string) {
+	name, ok := strings.CutPrefix(filepath.Base(dir), deltaPrefix)
+	digest, under, two := strings.Cut(name, "-")
+	if !ok || !two {
+		return "", ""
+	}
+	return filepath.Join(p.layersDir(), digest), filepath.Join(p.layersDir(), under)
 }
 
 func (p *Provider) layersDir() string {
@@ -195,7 +288,7 @@ func (h *handle) snapshotAdapter(l *level, m *wsdir.State) *snapshot.Adapter {
 			if l.noMounts {
 				return nil
 			}
-			_, err := h.p.ensureLayer(ctx, m)
+			_, err := h.p.ensureLayers(ctx, m)
 			return err
 		},
 		Running: h.checkIdle,
@@ -306,6 +399,11 @@ func (p *Provider) sweepLayers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	for _, e := range entries {
+		if whole, below := p.splitDelta(e.Name()); whole != "" && needed[whole] {
+			needed[filepath.Join(p.layersDir(), e.Name())], needed[below] = true, true
+		}
+	}
 	var errs []error
 	for _, e := range entries {
 		path := filepath.Join(p.layersDir(), e.Name())
@@ -340,7 +438,7 @@ func (p *Provider) neededLayers(ctx context.Context) (map[string]bool, error) {
 		for _, dir := range dirs {
 			needed[dir] = true
 		}
-		needed[filepath.Join(p.layersDir(), strings.TrimPrefix(m.Root.String(), driver.DigestPrefix))] = true
+		needed[p.layerOf(m.Root)] = true
 	}
 	entries, err := os.ReadDir(p.store.Path())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

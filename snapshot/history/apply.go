@@ -211,7 +211,7 @@ func Apply(ctx context.Context, source, target *workspace.Workspace, opts *Apply
 		res.Done = len(paths) == 0 && len(m.Conflicts) == 0
 		return res, nil
 	}
-	before, err := acceptTree(ctx, target, next, paths)
+	before, err := acceptTree(ctx, target, next, paths, "apply")
 	if err != nil {
 		return nil, err
 	}
@@ -220,9 +220,10 @@ func Apply(ctx context.Context, source, target *workspace.Workspace, opts *Apply
 }
 
 // acceptTree brings a workspace to a new state. If the provider has no Accept, the
-// files are written one by one, with a rollback on failure.
-func acceptTree(ctx context.Context, target *workspace.Workspace, next snapshot.Tree, paths []string) (driver.SnapshotInfo, error) {
-	opts := &driver.SnapshotOptions{Name: "before-apply", Labels: map[string]string{snapshot.CauseLabel: "apply"}}
+// files are written one by one, with a rollback on failure. cause is that of the snapshot that is
+// taken before.
+func acceptTree(ctx context.Context, target *workspace.Workspace, next snapshot.Tree, paths []string, cause string) (driver.SnapshotInfo, error) {
+	opts := &driver.SnapshotOptions{Name: "before-" + cause, Labels: map[string]string{snapshot.CauseLabel: cause}}
 	before, err := target.Accept(ctx, snapshot.Module(next), paths, opts)
 	if fault.Of(err) != fault.Unsupported {
 		return before, err

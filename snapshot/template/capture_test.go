@@ -1,7 +1,9 @@
 package template
 
 import (
+	"fmt"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -38,15 +40,20 @@ func TestCapture(t *testing.T) {
 	if all := capture(true); all.Files != 2 || all.LeftOut != nil {
 		t.Errorf("with credentials: %d files, without %v", all.Files, all.LeftOut)
 	}
-	write(t, dir, "main.go", "2")
-	now = time.Now()
-	second := capture(false)
-	if second.ID == first.ID {
-		t.Errorf("a changed directory has the old capture")
+	var last *snapshot.Manifest
+	for i := range keptCaptures {
+		now = now.Add(time.Second)
+		write(t, dir, "main.go", fmt.Sprint("new", i))
+		if last = capture(false); last.ID == first.ID {
+			t.Errorf("a changed directory has the old capture")
+		}
 	}
+	now = time.Now()
+	write(t, dir, "main.go", "last")
+	last = capture(false)
 	list, err := c.Store.List(t.Context())
-	if err != nil || len(list) != 1 || list[0].ID != second.ID {
-		t.Errorf("kept %v, %v; want only %s", list, err, second.ID)
+	if err != nil || len(list) != keptCaptures+1 || list[0].ID != last.ID || slices.ContainsFunc(list, func(m *snapshot.Manifest) bool { return m.ID == first.ID }) {
+		t.Errorf("kept %d captures, %v; want %d without the first", len(list), err, keptCaptures+1)
 	}
 	for _, bad := range []string{filepath.Join(dir, "main.go"), "relative"} {
 		if _, err := c.Capture(t.Context(), bad, false); fault.Of(err) != fault.InvalidArgument {

@@ -22,8 +22,25 @@ import (
 	"github.com/croft-run/croft/snapshot"
 )
 
+// imageLayers returns the layers of an image, without those that can't be described.
+func imageLayers(img v1.Image) []Layer {
+	list, err := img.Layers()
+	if err != nil {
+		return nil
+	}
+	var out []Layer
+	for _, l := range list {
+		digest, err := l.Digest()
+		size, serr := l.Size()
+		if err == nil && serr == nil {
+			out = append(out, Layer{digest.String(), size})
+		}
+	}
+	return out
+}
+
 // openImage unpacks an image into a temporary directory, which done removes.
-func (c *Catalog) openImage(ctx context.Context, s Source) (_ snapshot.Tree, done func() error, err error) {
+func (c *Catalog) openImage(ctx context.Context, s Source, log *buildLog) (_ snapshot.Tree, layers []Layer, done func() error, err error) {
 	done, ref := func() error { return nil }, s.Image
 	who := authn.Anonymous
 	if s.User != "" {
@@ -31,20 +48,23 @@ func (c *Catalog) openImage(ctx context.Context, s Source) (_ snapshot.Tree, don
 	}
 	img, err := c.findImage(ctx, ref, who)
 	if err != nil {
-		return nil, done, fmt.Errorf("template: image %s: %w", ref, err)
+		return nil, nil, done, fmt.Errorf("template: image %s: %w", ref, err)
+	}
+	if digest, err := img.Digest(); err == nil {
+		log.add("found the image %s, %s", ref, digest)
 	}
 	if err := os.MkdirAll(c.Temp, 0o700); err != nil {
-		return nil, done, fmt.Errorf("template: %w: %w", fault.Of(err), err)
+		return nil, nil, done, fmt.Errorf("template: %w: %w", fault.Of(err), err)
 	}
 	dir, err := os.MkdirTemp(c.Temp, "image-")
 	if err != nil {
-		return nil, done, fmt.Errorf("template: %w: %w", fault.Of(err), err)
+		return nil, nil, done, fmt.Errorf("template: %w: %w", fault.Of(err), err)
 	}
 	done = func() error { return files.RemoveTree(dir) }
-	if err := unpackImage(ctx, img, dir); err != nil {
-		return nil, done, errors.Join(fmt.Errorf("template: image %s: %w", ref, err), done())
+	if err := unpackImage(ctx, img, dir, log); err != nil {
+		return nil, nil, done, errors.Join(fmt.Errorf("template: image %s: %w", ref, err), done())
 	}
-	return snapshot.HostDir(dir, nil), done, nil
+	return snapshot.HostDir(dir, nil), imageLayers(img), done, nil
 }
 
 // findImage returns an image: an absolute path is a file of this host, any other

@@ -23,6 +23,7 @@ package template
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -42,6 +43,8 @@ import (
 const (
 	Label       = snapshot.TemplateLabel
 	sourceLabel = "croft.template.source"
+	layersLabel = "croft.template.layers" // JSON of []Layer
+	logLabel    = "croft.template.log"    // JSON of []LogLine
 )
 
 // A Catalog is the templates of a store.
@@ -88,6 +91,15 @@ type Template struct {
 	Digest   string    `json:"digest"`
 
 	LeftOut []string `json:"leftOut,omitempty"` // credential files that were left out, up to a limit
+	Layers  []Layer  `json:"layers,omitempty"`  // of an image, lowest first
+
+	Log []LogLine `json:"log,omitempty"` // steps in which it was made; List leaves it out
+}
+
+// A Layer is a layer of an image.
+type Layer struct {
+	Digest string `json:"digest"`
+	Bytes  int64  `json:"bytes"` // compressed
 }
 
 // Create creates a template of the tenant of the context's principal. An existing name of that
@@ -102,12 +114,18 @@ func (c *Catalog) Create(ctx context.Context, name string, s Source) (Template, 
 		}
 		return Template{}, err
 	}
-	tree, what, done, err := c.openSource(ctx, s)
+	var log buildLog
+	tree, what, layers, done, err := c.openSource(ctx, s, &log)
 	if err != nil {
 		return Template{}, err
 	}
+	log.add("read the files of %s", what)
+	labels := map[string]string{Label: name, sourceLabel: what, logLabel: log.label()}
+	if data, err := json.Marshal(layers); err == nil && len(layers) > 0 {
+		labels[layersLabel] = string(data)
+	}
 	m, err := c.Store.Take(ctx, tree, &snapshot.TakeOptions{Ignore: s.Ignore, NoCredentials: s.Dir != "" && !s.Credentials, Info: driver.SnapshotInfo{
-		Name: name, Labels: map[string]string{Label: name, sourceLabel: what}, Frozen: s.Dir == "",
+		Name: name, Labels: labels, Frozen: s.Dir == "",
 	}})
 	if err = errors.Join(err, done()); err != nil {
 		return Template{}, err
@@ -116,15 +134,28 @@ func (c *Catalog) Create(ctx context.Context, name string, s Source) (Template, 
 }
 
 func templateFromManifest(m *snapshot.Manifest) Template {
-	return Template{
+	t := Template{
 		Name: m.Labels[Label], Tenant: m.Tenant, Snapshot: m.ID, Source: m.Labels[sourceLabel], Created: m.Created, Files: m.Files, Bytes: m.Bytes, Digest: m.Digest,
-		LeftOut: m.LeftOut,
+		LeftOut: m.LeftOut, Log: logOf(m),
 	}
+	if text := m.Labels[layersLabel]; text != "" && json.Unmarshal([]byte(text), &t.Layers) != nil {
+		t.Layers = nil // of another version
+	}
+	return t
 }
 
 // List lists the templates that the context's principal sees, by name: those of its tenant and
 // of the server. If two were created concurrently under one name, the older one is listed.
 func (c *Catalog) List(ctx context.Context) ([]Template, error) {
+	list, err := c.list(ctx)
+	for i := range list {
+		list[i].Log = nil
+	}
+	return list, err
+}
+
+// list is List, with the logs of the templates.
+func (c *Catalog) list(ctx context.Context) ([]Template, error) {
 	all, err := c.Store.List(ctx)
 	if err != nil && fault.CauseOf(err) != fault.CauseCorrupt {
 		return nil, err
@@ -144,7 +175,7 @@ func (c *Catalog) List(ctx context.Context) ([]Template, error) {
 
 // Get returns a template by its name: that of the principal's tenant, else that of the server.
 func (c *Catalog) Get(ctx context.Context, name string) (Template, error) {
-	list, err := c.List(ctx)
+	list, err := c.list(ctx)
 	if err != nil {
 		return Template{}, err
 	}
@@ -192,8 +223,9 @@ func (c *Catalog) Dir(dir string) (snapshot.Tree, error) {
 	return snapshot.HostDir(dir, nil), nil
 }
 
-// openSource returns the tree and the description of a source; done releases it.
-func (c *Catalog) openSource(ctx context.Context, s Source) (_ snapshot.Tree, what string, done func() error, err error) {
+// openSource returns the tree, the description and, of an image, the layers of a source; done
+// releases it.
+func (c *Catalog) openSource(ctx context.Context, s Source, log *buildLog) (_ snapshot.Tree, what string, layers []Layer, done func() error, err error) {
 	given := 0
 	for _, x := range []string{s.Dir, s.Snapshot, s.Git, s.Image} {
 		if x != "" {
@@ -203,11 +235,11 @@ func (c *Catalog) openSource(ctx context.Context, s Source) (_ snapshot.Tree, wh
 	done = func() error { return nil }
 	if s.Dir != "" || s.Git != "" || filepath.IsAbs(s.Image) {
 		if err := auth.RequireOperator(ctx, "a template of a directory, repository or image on the server's host"); err != nil {
-			return nil, "", done, err
+			return nil, "", nil, done, err
 		}
 	}
 	if given != 1 || s.Revision != "" && s.Git == "" {
-		return nil, "", done, fmt.Errorf("template: source: %w: name a directory, a snapshot, a git repository with or without a revision, or an image", fault.InvalidArgument)
+		return nil, "", nil, done, fmt.Errorf("template: source: %w: name a directory, a snapshot, a git repository with or without a revision, or an image", fault.InvalidArgument)
 	}
 	var tree snapshot.Tree
 	switch {
@@ -223,9 +255,9 @@ func (c *Catalog) openSource(ctx context.Context, s Source) (_ snapshot.Tree, wh
 		tree, what, err = c.openCommit(ctx, s)
 	default:
 		what = "image:" + s.Image
-		tree, done, err = c.openImage(ctx, s)
+		tree, layers, done, err = c.openImage(ctx, s, log)
 	}
-	return tree, what, done, err
+	return tree, what, layers, done, err
 }
 
 // openCommit returns the files of a commit, read by git's plumbing commands.

@@ -20,7 +20,7 @@ import (
 )
 
 // unpackImage writes the files of an image into a directory, lowest layer first.
-func unpackImage(ctx context.Context, img v1.Image, dir string) error {
+func unpackImage(ctx context.Context, img v1.Image, dir string, log *buildLog) error {
 	layers, err := img.Layers()
 	if err != nil {
 		return fmt.Errorf("%w: the image's layers can't be read: %w", fault.InvalidArgument, err)
@@ -36,6 +36,9 @@ func unpackImage(ctx context.Context, img v1.Image, dir string) error {
 	for i, l := range layers {
 		if err := u.unpackLayer(ctx, l); err != nil {
 			return fmt.Errorf("layer %d of %d: %w", i+1, len(layers), err)
+		}
+		if digest, err := l.Digest(); err == nil {
+			log.add("unpacked layer %d of %d, %s", i+1, len(layers), digest)
 		}
 	}
 	return u.setDirAttrs()

@@ -172,7 +172,7 @@ func TestLayers(t *testing.T) {
 				layers = append(layers, layerOf(t, headers...))
 			}
 			dir := t.TempDir()
-			if err := unpackImage(t.Context(), imageOf(t, layers...), dir); err != nil {
+			if err := unpackImage(t.Context(), imageOf(t, layers...), dir, new(buildLog)); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(x.want, contents(t, dir)); diff != "" {
@@ -189,7 +189,7 @@ func TestLayerModes(t *testing.T) {
 	closed := directory("d")
 	closed.Mode = 0o555
 	img := imageOf(t, layerOf(t, closed, directory("gone/x")), layerOf(t, file("d/e/f", "1"), file("gone/.wh.x", "")), layerOf(t, directory("d/e"), closed))
-	if err := unpackImage(t.Context(), img, dir); err != nil {
+	if err := unpackImage(t.Context(), img, dir, new(buildLog)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { files.RemoveTree(dir) })
@@ -219,7 +219,7 @@ func TestImageBomb(t *testing.T) {
 		{Scope: auth.Run}:                  fault.ResourceExhausted,
 		{Scope: auth.Admin}:                fault.InvalidArgument, // the layer is cut off
 	} {
-		if err := unpackImage(auth.With(t.Context(), scope), img, t.TempDir()); fault.Of(err) != want {
+		if err := unpackImage(auth.With(t.Context(), scope), img, t.TempDir(), new(buildLog)); fault.Of(err) != want {
 			t.Errorf("%+v: %v, want %v", scope, err, want)
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/croft-run/croft/fault"
 )
@@ -68,14 +67,9 @@ func levelText(i Isolation) string {
 
 // text is a limit in its unit.
 func (l Limit) text(unit Unit) string {
-	text := fmt.Sprintf("%d %s", l.Max, unit)
-	switch {
-	case l.Max == 0:
+	text := unit.Text(l.Max)
+	if l.Max == 0 {
 		text = "no limit"
-	case unit == UnitNanoseconds:
-		text = time.Duration(l.Max).String()
-	case unit == UnitCount:
-		text = fmt.Sprint(l.Max)
 	}
 	if l.BestEffort {
 		text += " (best-effort)"

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/croft-run/croft/fault"
 )
@@ -34,6 +36,27 @@ const (
 	UnitNanoseconds Unit = "nanoseconds"
 	UnitCount       Unit = "count"
 )
+
+// Text writes n for a reader: 512 MiB, 1.5 cores, 1m30s, 100. Bytes are in the largest unit
+// that holds them in whole numbers.
+func (u Unit) Text(n int64) string {
+	switch u {
+	case UnitBytes:
+		name := "bytes"
+		for _, next := range []string{"KiB", "MiB", "GiB", "TiB"} {
+			if n == 0 || n%1024 != 0 {
+				break
+			}
+			n, name = n/1024, next
+		}
+		return fmt.Sprintf("%d %s", n, name)
+	case UnitMillicores:
+		return strconv.FormatFloat(float64(n)/1000, 'f', -1, 64) + " cores"
+	case UnitNanoseconds:
+		return time.Duration(n).String()
+	}
+	return strconv.FormatInt(n, 10)
+}
 
 // ResourceInfo describes a resource.
 type ResourceInfo struct {

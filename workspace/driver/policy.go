@@ -112,7 +112,7 @@ func (p Policy) Check(t Traits) error {
 	}
 	for _, r := range Resources {
 		if l := p.Limits[r.Name]; l.Max > 0 && !l.BestEffort && !t.Limits[r.Name].Enforced() {
-			return fmt.Errorf("limit %s: %w: %s (to go on without it, set bestEffort: --best-effort on the command line)",
+			return fmt.Errorf("limit %s: %w: %s (to go on without this limit: --best-effort, or bestEffort of the limit in croft.yaml and in requests)",
 				r.Name, fault.Unsupported, t.Limits[r.Name].reasonText())
 		}
 	}

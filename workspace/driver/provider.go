@@ -68,6 +68,15 @@ type Persistent interface {
 	HasWorkspaces(ctx context.Context) (bool, error)
 }
 
+// A Portable is an optional interface of a provider or its decorator: its workspaces are not on
+// this host, so every process with the same configuration reaches them. In a cluster of servers
+// another one takes them over when theirs is lost, and one sweeps for all. The workspaces of a
+// provider without this interface are bound to the host on which they were opened.
+type Portable interface {
+	// Portable reports whether the workspaces are not bound to this host.
+	Portable() bool
+}
+
 // HostDirs is an optional interface of a provider whose workspaces are directories of this
 // host: for programs that read the files beside the workspace's own API.
 type HostDirs interface {

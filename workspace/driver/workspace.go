@@ -3,6 +3,7 @@ package driver
 import (
 	"context"
 	"encoding/json"
+	"time"
 )
 
 // A Workspace is the set of modules that a provider returns; a module that is absent
@@ -46,8 +47,20 @@ type Life struct {
 	// policy.
 	Update func(ctx context.Context, policy Policy) (Ref, error)
 
+	// Metrics measures what the workspace uses. It starts no guest, and takes milliseconds.
+	Metrics func(ctx context.Context) (Metrics, error)
+
 	// Snapshot is the module that stores states of the workspace.
 	Snapshot *Snapshots
+}
+
+// Metrics is what a workspace uses at a time. A field that was not measured is nil.
+type Metrics struct {
+	Time    time.Time `json:"time"`
+	CPUTime *float64  `json:"cpuTime,omitempty"` // seconds of CPU time; may fall when processes end
+	Memory  *int64    `json:"memory,omitempty"`  // bytes
+	PIDs    *int64    `json:"pids,omitempty"`    // processes
+	Disk    *int64    `json:"disk,omitempty"`    // bytes of the workspace's own files, measured within the last minute
 }
 
 // A ToolSource is an extra that adds its own tools. Their names must be unique and

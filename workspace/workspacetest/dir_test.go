@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/workspace/driver"
@@ -57,6 +58,7 @@ type defects struct {
 	updateNotKept   bool // Update returns a ref and keeps nothing
 	neverConverges  bool // Open ignores another policy
 	resolvesLess    bool // Resolve builds fewer functions than Open
+	wrongMetrics    bool // Metrics measures nothing, and says that it did
 
 	files func(driver.Files) driver.Files // wraps the required functions
 }
@@ -239,6 +241,11 @@ func (p *dirs) build(meta dirMeta) (*driver.Workspace, error) {
 		Close:   func(context.Context) error { return nil },
 		Destroy: func(ctx context.Context) error { return p.destroy(ctx, meta.ID) },
 		Update:  func(ctx context.Context, policy driver.Policy) (driver.Ref, error) { return p.update(ctx, f, policy) },
+	}
+	if p.defects.wrongMetrics {
+		w.Life.Metrics = func(context.Context) (driver.Metrics, error) {
+			return driver.Metrics{Time: time.Now(), Disk: new(int64)}, nil
+		}
 	}
 	return w, nil
 }

@@ -125,6 +125,7 @@ var refutations = []struct {
 	{"update not kept", defects{updateNotKept: true}, "Update/refuses-the-older-ref"},
 	{"never converges", defects{neverConverges: true}, "Open/with-another-policy-converges"},
 	{"resolves less", defects{resolvesLess: true}, "Capabilities/are-what-is-built"},
+	{"measures nothing", defects{wrongMetrics: true}, "Metrics/count-the-files"},
 	{"unsorted", wrap(func(f driver.Files) driver.Files { return unsorted{f} }), "ReadDir/lists-one-level-sorted"},
 	{"ignores offset", wrap(func(f driver.Files) driver.Files { return wholeReads{f} }), "Read/takes-ranges"},
 	{"always parents", wrap(func(f driver.Files) driver.Files { return eager{f} }), "Write/needs-the-directory-unless-asked"},

@@ -49,7 +49,7 @@ type Check struct {
 
 // Checks is the whole suite, in the order of Run.
 var Checks = slices.Concat(
-	openChecks, crashChecks, resolveChecks, revisionChecks, capabilityChecks, sessionChecks, lifeChecks,
+	openChecks, crashChecks, resolveChecks, revisionChecks, capabilityChecks, sessionChecks, lifeChecks, metricsChecks,
 	readChecks, writeChecks, treeChecks, moveChecks, importChecks, nameChecks, searchChecks, watchChecks, fallbackChecks,
 	refusalChecks, concurrencyChecks, durabilityChecks,
 	shellChecks, terminalChecks, dialChecks, isolationChecks, limitChecks, snapshotChecks, codeChecks,

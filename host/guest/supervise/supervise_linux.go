@@ -104,6 +104,19 @@ func Adopt(ctx context.Context, d wsdir.Dir, key, version, workspace string) (*g
 	return c, rec
 }
 
+// CallerLeft returns an error if ctx has ended: then a guest that did not answer may run, with
+// sessions, and must not be replaced. The deadline of a connection may pass before the timer of
+// its context.
+func CallerLeft(ctx context.Context) error {
+	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
+		return fmt.Errorf("connect to the guest: %w", context.DeadlineExceeded)
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("connect to the guest: %w", err)
+	}
+	return nil
+}
+
 // Start starts a guest. It writes rec, with the process id, to the state file before the
 // guest does anything. The caller holds guest.lock and has called End.
 func Start(ctx context.Context, d wsdir.Dir, l *guest.Launch, rec *Record) (*guest.Running, error) {

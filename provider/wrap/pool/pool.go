@@ -40,6 +40,11 @@ type Options struct {
 	Shapes int           // maximum number of shapes; 0 is 4; the least recently requested is dropped
 	Idle   time.Duration // a shape that was not requested for this time is dropped; 0 is 10 min
 	Log    *slog.Logger  // nil is silent
+
+	// Enabled, if set, reports whether this process has a pool now: of the servers of a cluster,
+	// whose workspaces every one of them reaches and sweeps, one has. Without a pool nothing is
+	// reserved, and pooled workspaces are destroyed.
+	Enabled func() bool
 }
 
 // A Provider returns pooled workspaces.
@@ -164,7 +169,7 @@ func (p *Provider) Reserve(spec driver.Spec) string {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed {
+	if p.closed || !p.enabled() {
 		return ""
 	}
 	s := p.shapeOf(key, spec)
@@ -331,7 +336,7 @@ const refillPause = 100 * time.Millisecond
 // refill opens missing workspaces of a shape, in the background, one after another. The
 // caller holds p.mu.
 func (p *Provider) refill(key string, s *shape) {
-	if s.opening > 0 || len(s.warm) >= p.opts.Size {
+	if !p.enabled() || s.opening > 0 || len(s.warm) >= p.opts.Size {
 		return
 	}
 	s.opening = 1
@@ -340,6 +345,8 @@ func (p *Provider) refill(key string, s *shape) {
 		}
 	})
 }
+
+func (p *Provider) enabled() bool { return p.opts.Enabled == nil || p.opts.Enabled() }
 
 // pauseRefill waits until no workspace of the shape was requested for refillPause, and
 // reports whether the pool still runs.
@@ -418,8 +425,16 @@ func (p *Provider) dropIdleShapes() {
 		}
 		p.mu.Lock()
 		for key, s := range p.shapes {
-			if !s.keep && time.Since(s.asked) > p.opts.Idle {
+			switch {
+			case !s.keep && time.Since(s.asked) > p.opts.Idle:
 				p.dropShape(key, s)
+			case !p.enabled():
+				for _, w := range s.warm {
+					p.destroyWarm(w)
+				}
+				s.warm = nil
+			case s.keep:
+				p.refill(key, s)
 			}
 		}
 		p.mu.Unlock()

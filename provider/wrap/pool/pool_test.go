@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -179,6 +180,7 @@ func TestWhatIsNotTakenEnds(t *testing.T) {
 	if id == "" {
 		t.Fatal("nothing was reserved")
 	}
+	await(t, "another warm a", func() bool { return p.Warm(a) == 1 })
 	p.Release(id)
 	p.Release(id) // once is enough
 	p.Reserve(b)
@@ -302,4 +304,24 @@ func TestKeep(t *testing.T) {
 	if err := p.Keep(driver.Spec{Dir: "/x"}); fault.Of(err) != fault.InvalidArgument {
 		t.Errorf("a directory in place is kept: %v", err)
 	}
+}
+
+func TestAPoolThatIsNotEnabledIsEmpty(t *testing.T) {
+	dir := t.TempDir()
+	var enabled atomic.Bool
+	_, p := wrapped(t, dir, pool.Options{Size: 2, Idle: time.Second, Enabled: enabled.Load})
+	spec := driver.Spec{Kind: shelltest.Kind}
+	if err := p.Keep(spec); err != nil {
+		t.Fatal(err)
+	}
+	if id := p.Reserve(spec); id != "" || p.Warm(spec) != 0 {
+		t.Errorf("reserved %q, %d are warm", id, p.Warm(spec))
+	}
+	enabled.Store(true)
+	await(t, "warm workspaces", func() bool { return p.Warm(spec) == 2 })
+	if p.Reserve(spec) == "" {
+		t.Error("none is reserved")
+	}
+	enabled.Store(false)
+	await(t, "an empty pool", func() bool { return p.Warm(spec) == 0 })
 }

@@ -101,7 +101,7 @@ var repeatable = map[string]bool{
 	"shell.Sessions": true, "shell.Attach": true, "session.State": true, "session.Log": true,
 	"code.Contexts": true, "script.Contexts": true,
 	"snapshot.List": true, "snapshot.Files": true,
-	"life.Close": true, "life.Destroy": true, "life.Pause": true, "life.Resume": true,
+	"life.Close": true, "life.Destroy": true, "life.Pause": true, "life.Resume": true, "life.Metrics": true,
 }
 
 func (p *Provider) wrapWorkspace(ws *driver.Workspace, err error) (*driver.Workspace, error) {
