@@ -49,7 +49,7 @@ func (r *Registry) checkTenant(ctx context.Context, id string) error {
 	if p, ok := auth.From(ctx); !ok || p.Operator() {
 		return nil
 	}
-	if e, ok := r.liveEntry(id); ok && auth.Sees(ctx, e.tenant) {
+	if e, ok := r.liveEntry(id); ok && auth.SeesWorkspace(ctx, e.tenant, id) {
 		return nil
 	}
 	_, err := r.getRecord(ctx, id)
@@ -59,6 +59,12 @@ func (r *Registry) checkTenant(ctx context.Context, id string) error {
 func (r *Registry) acquireEntry(ctx context.Context, id string) (*entry, error) {
 	for {
 		if e, ok := r.liveEntry(id); ok {
+			if !r.mayUse(e) {
+				if err := r.checkLease(ctx, id); err != nil {
+					return nil, err
+				}
+				continue
+			}
 			if _, ok, err := e.useHandle(time.Now().UnixNano()); ok {
 				return e, err
 			}
@@ -168,6 +174,9 @@ func (r *Registry) openEntry(ctx context.Context, id string) (*entry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("registry: acquire %s: %w", id, err)
 	}
+	if rec, err = r.claim(ctx, rec); err != nil {
+		return nil, err
+	}
 	if rec, err = r.store.Hold(ctx, id, r.self, r.opts.Lease); err != nil {
 		return nil, err
 	}
@@ -228,6 +237,9 @@ func (r *Registry) attachHandle(ctx context.Context, rec Record) (*entry, error)
 		now, err := r.getRecord(ctx, rec.ID)
 		if err == nil {
 			err = now.checkUsable()
+		}
+		if err == nil && now.Node != r.replica.Node {
+			now, err = r.claim(ctx, now) // an error is the usual case: another node owns it now
 		}
 		if err == nil && now.State != Closed && now.Ref != nil && now.Ref.Revision == e.revision.Load() {
 			return e, nil

@@ -84,7 +84,7 @@ func dropLeases(ctx context.Context, file string) (err error) {
 
 // Tables that are not copied: those of leases, and those that a store makes itself.
 var (
-	leaseTables = []string{"holders", "holds"}
+	leaseTables = []string{"holders", "holds", "replicas"}
 	ownTables   = append([]string{"goose_db_version", "identity"}, leaseTables...)
 )
 

@@ -37,14 +37,24 @@ func (r *Registry) EndDue(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	if len(recs) == 0 {
+		return 0, nil
+	}
+	mine, err := r.share(ctx)
+	if err != nil {
+		return 0, err
+	}
 	n := 0
 	var errs []error
 	for _, rec := range recs {
+		if !mine.has(rec) {
+			continue
+		}
 		done, err := r.endWorkspace(ctx, rec)
 		if done {
 			n++
 		}
-		if err != nil {
+		if err != nil && !errors.As(err, new(*ElsewhereError)) {
 			errs = append(errs, fmt.Errorf("registry: end workspace %s: %w", rec.label(), err))
 		}
 	}

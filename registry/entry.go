@@ -20,6 +20,7 @@ type entry struct {
 	tenant   string
 	want     driver.Capabilities
 	ws       *workspace.Workspace
+	portable bool         // in a cluster: another node may own the workspace
 	revision atomic.Int64 // of the newest ref of the handle
 
 	// used is the time of the last use in nanoseconds, or retired.
@@ -102,7 +103,7 @@ func (r *Registry) liveEntry(id string) (*entry, bool) {
 
 // installEntry makes and publishes a handle for a provider's workspace.
 func (r *Registry) installEntry(rec Record, d *driver.Workspace) (*entry, error) {
-	e := &entry{id: rec.ID, tenant: rec.Tenant, want: rec.Spec.Want, current: d}
+	e := &entry{id: rec.ID, tenant: rec.Tenant, want: rec.Spec.Want, current: d, portable: r.replica.serves() && r.isPortable(rec.Kind)}
 	e.used.Store(time.Now().UnixNano())
 	e.revision.Store(d.Ref.Revision)
 	ws, err := workspace.New(rec.ID, d, rec.Spec.Want, &workspace.Options{

@@ -14,7 +14,14 @@ func (r *Registry) reattach(ctx context.Context, e *entry) (*driver.Workspace, e
 	if failure := e.failed.Load(); failure != nil {
 		return nil, *failure
 	}
-	rec, err := r.changeRecord(ctx, e.id, func(rec *Record) error {
+	rec, err := r.getRecord(ctx, e.id)
+	if err == nil {
+		_, err = r.claim(ctx, rec)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("registry: workspace %s was evicted: %w", e.id, err)
+	}
+	rec, err = r.changeRecord(ctx, e.id, func(rec *Record) error {
 		if err := rec.checkUsable(); err != nil {
 			return err
 		}

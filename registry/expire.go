@@ -16,6 +16,10 @@ func (r *Registry) Expire(ctx context.Context) (int, error) {
 	if err := r.store.Reap(ctx); err != nil {
 		return 0, err
 	}
+	mine, err := r.share(ctx)
+	if err != nil {
+		return 0, err
+	}
 	recs, err := r.store.List(ctx, Filter{})
 	if err != nil {
 		return 0, err
@@ -23,10 +27,13 @@ func (r *Registry) Expire(ctx context.Context) (int, error) {
 	n := 0
 	var errs []error
 	for _, rec := range recs {
-		if !rec.canExpire() || !r.isIdle(rec, time.Now()) {
+		if !mine.has(rec) || !rec.canExpire() || !r.isIdle(rec, time.Now()) {
 			continue
 		}
 		done, err := r.expireWorkspace(ctx, rec.ID)
+		if errors.As(err, new(*ElsewhereError)) {
+			err = nil // another node has claimed it meanwhile
+		}
 		if done {
 			n++
 		}

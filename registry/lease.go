@@ -38,6 +38,24 @@ func (r *Registry) startHeartbeat() {
 // renewLease renews the lease, stores uses, and ends the handles on workspaces that
 // other processes have changed.
 func (r *Registry) renewLease(ctx context.Context) error {
+	r.renewing.Lock()
+	defer r.renewing.Unlock()
+	if r.replica.serves() { // calls that need the lease wait for this one
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, r.opts.Lease/2)
+		defer cancel()
+	}
+	return r.renewLeaseLocked(ctx)
+}
+
+// renewLeaseLocked requires r.renewing.
+func (r *Registry) renewLeaseLocked(ctx context.Context) error {
+	began := time.Now()
+	if r.replica.serves() {
+		if err := r.store.Renew(ctx, r.replica, r.opts.Lease); err != nil {
+			return err
+		}
+	}
 	uses := map[string]time.Time{}
 	var entries []*entry
 	r.live.Range(func(_, v any) bool {
@@ -60,8 +78,13 @@ func (r *Registry) renewLease(ctx context.Context) error {
 	for _, e := range entries {
 		rec, ok := recs[e.id]
 		destroyed := !ok || rec.State == Destroyed
-		if !destroyed && e.matchesRecord(rec) {
+		moved := ok && rec.Node != r.replica.Node
+		if !destroyed && !moved && e.matchesRecord(rec) {
 			continue
+		}
+		if moved {
+			e.used.Store(retired) // at once: another node owns the workspace
+			destroyed = false
 		}
 		// Running calls may take long; the heartbeat must not wait for them.
 		r.wg.Go(func() {
@@ -72,6 +95,7 @@ func (r *Registry) renewLease(ctx context.Context) error {
 			}
 		})
 	}
+	r.setLease(began)
 	return nil
 }
 
@@ -91,6 +115,9 @@ func (e *entry) matchesRecord(rec Record) bool {
 // dead process as failed, and expires idle workspaces. A long-running program calls
 // it once.
 func (r *Registry) Run(ctx context.Context) error {
+	if err := r.adoptUnassigned(ctx); err != nil && ctx.Err() == nil {
+		r.opts.Log.Warn("adopt workspaces", "error", err)
+	}
 	if err := r.Sweep(ctx); err != nil && ctx.Err() == nil {
 		r.opts.Log.Warn("sweep", "error", err)
 	}
@@ -98,7 +125,7 @@ func (r *Registry) Run(ctx context.Context) error {
 	defer ticker.Stop()
 	ends := time.NewTicker(min(time.Second, r.opts.ExpireEvery))
 	defer ends.Stop()
-	looking := true
+	looking, led := true, r.Leads()
 	for n := 1; ; {
 		if looking {
 			var err error
@@ -118,6 +145,14 @@ func (r *Registry) Run(ctx context.Context) error {
 		}
 		if _, err := r.Expire(ctx); err != nil && ctx.Err() == nil {
 			r.opts.Log.Warn("expire", "error", err)
+		}
+		if lead := r.Leads(); lead != led {
+			if led = lead; led {
+				// The leader before may have left things that no other node has swept.
+				if err := r.Sweep(ctx); err != nil && ctx.Err() == nil {
+					r.opts.Log.Warn("sweep", "error", err)
+				}
+			}
 		}
 		if n++; n%sweepEvery != 0 {
 			continue
@@ -167,6 +202,9 @@ func (r *Registry) endLease(ctx context.Context, uses map[string]time.Time) {
 	err := r.store.Release(ctx, r.self.ID, uses)
 	if err == nil {
 		err = r.store.Leave(ctx, r.self.ID)
+	}
+	if err == nil && r.replica.serves() {
+		err = r.store.Part(ctx, r.replica)
 	}
 	if err != nil {
 		r.opts.Log.Warn("end the lease", "error", err)

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/croft-run/croft/auth"
@@ -89,7 +90,7 @@ func (r *Registry) markDestroyed(ctx context.Context, id string) (Record, error)
 	if fault.Of(err) != fault.NotFound {
 		return rec, err
 	}
-	if tomb, again := r.store.Get(ctx, id); again == nil && auth.Sees(ctx, tomb.Tenant) {
+	if tomb, again := r.store.Get(ctx, id); again == nil && auth.SeesWorkspace(ctx, tomb.Tenant, id) {
 		return tomb, nil
 	}
 	return Record{}, err
@@ -110,13 +111,19 @@ func (r *Registry) removeDestroyed(ctx context.Context, rec Record) error {
 	if err := r.cancelOpen(ctx, rec.ID); err != nil {
 		return err
 	}
-	if err := r.removeFromProvider(ctx, rec); err != nil {
+	later := false
+	if err := r.removeFromProvider(ctx, rec); errors.Is(err, errLeaderSweeps) {
+		later = true
+	} else if err != nil {
 		return fmt.Errorf("registry: destroy %s: the next sweep removes what is left: %w", rec.ID, err)
 	}
 	if r.opts.Removed != nil {
 		if err := r.opts.Removed(ctx, rec.ID); err != nil {
 			return fmt.Errorf("registry: destroy %s: the next sweep removes what is left: %w", rec.ID, err)
 		}
+	}
+	if later {
+		return nil // the leader deletes the record
 	}
 	err := r.store.Delete(ctx, rec.ID, rec.Version)
 	if fault.Of(err) == fault.NotFound {
@@ -144,8 +151,19 @@ func (r *Registry) removeFromProvider(ctx context.Context, rec Record) error {
 			return d.Life.Destroy(ctx)
 		}
 	}
+	mine, err := r.share(ctx)
+	if err != nil {
+		return err
+	}
+	if !mine.sweeps(rec.Kind) {
+		return errLeaderSweeps
+	}
 	return r.sweepProviders(ctx, []driver.Provider{p})
 }
+
+// errLeaderSweeps means that the replica which sweeps for the cluster removes what is left of a
+// workspace, and then its record: it alone knows all that exists, such as the pool's workspaces.
+var errLeaderSweeps = errors.New("the leader of the cluster sweeps")
 
 // Pause freezes the processes of a workspace until Resume. Frozen processes use no
 // CPU and keep their memory. Handles on the workspace end.

@@ -63,6 +63,11 @@ func openPostgres(ctx context.Context, url string) (Store, error) {
 		numbered:  true,
 		forUpdate: " FOR UPDATE",
 		now:       postgresNow,
+		// Rows are locked in the order of their ids, as elsewhere: two transactions would deadlock.
+		setLastUses: `WITH used AS (
+				SELECT w.id, u.value::bigint AS at FROM workspaces w JOIN json_each_text(?::text::json) u ON u.key = w.id
+				WHERE w.last_used < u.value::bigint ORDER BY w.id FOR UPDATE OF w)
+			UPDATE workspaces SET last_used = used.at FROM used WHERE workspaces.id = used.id`,
 		duplicate: postgresDuplicate,
 		begin: func(ctx context.Context, db *sql.DB, opts *sql.TxOptions) (*sql.Tx, error) {
 			return db.BeginTx(ctx, opts)
@@ -92,7 +97,7 @@ func (s *postgresStore) Close() error {
 
 func (s *postgresStore) Lock(ctx context.Context, exclusive bool) (func(), error) {
 	if exclusive {
-		conn, err := s.advisoryLock(ctx, `SELECT pg_advisory_lock($1)`)
+		conn, err := s.advisoryLock(ctx, `SELECT pg_advisory_lock($1)`, int64(lockKey))
 		if err != nil {
 			return nil, err
 		}
@@ -101,7 +106,7 @@ func (s *postgresStore) Lock(ctx context.Context, exclusive bool) (func(), error
 	for {
 		p, first := s.joinLock()
 		if first {
-			conn, err := s.advisoryLock(ctx, `SELECT pg_advisory_lock_shared($1)`)
+			conn, err := s.advisoryLock(ctx, `SELECT pg_advisory_lock_shared($1)`, int64(lockKey))
 			s.mu.Lock()
 			p.conn, p.err = conn, err
 			s.mu.Unlock()
@@ -124,13 +129,25 @@ func (s *postgresStore) Lock(ctx context.Context, exclusive bool) (func(), error
 	}
 }
 
+// tenantLocks is the first key of the advisory locks of tenants: "crft" in ASCII. PostgreSQL keeps
+// locks with two keys apart from those with one.
+const tenantLocks = 0x63726674
+
+func (s *postgresStore) LockTenant(ctx context.Context, tenant string) (func(), error) {
+	conn, err := s.advisoryLock(ctx, `SELECT pg_advisory_lock($1, hashtext($2))`, tenantLocks, tenant)
+	if err != nil {
+		return nil, err
+	}
+	return func() { _ = conn.Close() }, nil // a lock ends with its connection, however that ends
+}
+
 // advisoryLock opens a connection and takes an advisory lock on it.
-func (s *postgresStore) advisoryLock(ctx context.Context, query string) (*sql.Conn, error) {
+func (s *postgresStore) advisoryLock(ctx context.Context, query string, keys ...any) (*sql.Conn, error) {
 	conn, err := s.locks.Conn(ctx)
 	if err != nil {
 		return nil, s.classifyError("lock the store", err)
 	}
-	if _, err := conn.ExecContext(ctx, query, int64(lockKey)); err != nil {
+	if _, err := conn.ExecContext(ctx, query, keys...); err != nil {
 		_ = conn.Close() // the lock's own error is returned
 		return nil, s.classifyError("lock the store", err)
 	}

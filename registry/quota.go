@@ -17,27 +17,34 @@ type Quota struct {
 }
 
 // lockQuota checks the quota of a tenant for a workspace with a policy, which is new or exists
-// under the id. Until unlock no other workspace of the tenant is created by this process.
+// under the id. Until unlock no other workspace of the tenant is created, by any replica.
 func (r *Registry) lockQuota(ctx context.Context, tenant, id string, policy workspace.Policy) (unlock func(), err error) {
 	if r.opts.Quota == nil || tenant == "" {
 		return func() {}, nil
 	}
-	unlock, err = r.quotas.Lock(ctx, tenant)
+	quota := r.opts.Quota(tenant)
+	if quota.Workspaces == 0 && len(quota.Limits) == 0 {
+		return func() {}, nil
+	}
+	// This process first, so that it takes one lock of the store for each tenant.
+	done, err := r.quotas.Lock(ctx, tenant)
 	if err != nil {
 		return nil, fmt.Errorf("registry: wait for another workspace of tenant %s: %w", tenant, err)
 	}
-	if err := r.checkQuota(ctx, tenant, id, policy); err != nil {
+	unlockStore, err := r.store.LockTenant(ctx, tenant)
+	if err != nil {
+		done()
+		return nil, err
+	}
+	unlock = func() { unlockStore(); done() }
+	if err := r.checkQuota(ctx, quota, tenant, id, policy); err != nil {
 		unlock()
 		return nil, fmt.Errorf("registry: %w", err)
 	}
 	return unlock, nil
 }
 
-func (r *Registry) checkQuota(ctx context.Context, tenant, id string, policy workspace.Policy) error {
-	quota := r.opts.Quota(tenant)
-	if quota.Workspaces == 0 && len(quota.Limits) == 0 {
-		return nil
-	}
+func (r *Registry) checkQuota(ctx context.Context, quota Quota, tenant, id string, policy workspace.Policy) error {
 	recs, err := r.store.List(ctx, Filter{Tenant: tenant})
 	if err != nil {
 		return err
@@ -62,8 +69,8 @@ func (r *Registry) checkQuota(ctx context.Context, tenant, id string, policy wor
 			used += rec.Spec.Policy.Limits[resource.Name].Max
 		}
 		if used+wanted > most {
-			return fmt.Errorf("tenant %s: %w: its workspaces have %d of its quota of %s, %d (%s), and %d more are asked for; lower the limit, destroy a workspace, or ask the operator for a higher quota (tenants.%s in croft.yaml)",
-				tenant, fault.ResourceExhausted, used, resource.Name, most, resource.Unit, wanted, tenant)
+			return fmt.Errorf("tenant %s: %w: its workspaces have %s of its quota of %s, %s, and %s more are asked for; lower the limit, destroy a workspace, or ask the operator for a higher quota (tenants.%s in croft.yaml)",
+				tenant, fault.ResourceExhausted, resource.Unit.Text(used), resource.Name, resource.Unit.Text(most), resource.Unit.Text(wanted), tenant)
 		}
 	}
 	return nil

@@ -39,6 +39,10 @@ type Record struct {
 	// Version grows with every change; Put compares it.
 	Version int64 `json:"version"`
 
+	// Node is the node that owns the workspace: the one whose host it is on or, if its
+	// provider is driver.Portable, the one that serves it. "" is a server without a cluster.
+	Node string `json:"node,omitempty"`
+
 	// Worker is the registry that is opening the workspace or changing its policy.
 	Worker string `json:"worker,omitempty"`
 }
@@ -95,6 +99,7 @@ type Filter struct {
 	Owner  string
 	Name   string
 	Kind   string
+	Node   string
 	States []State
 	Labels map[string]string // all must match
 	From   string            // id of the snapshot that the workspace started from
@@ -108,6 +113,7 @@ func (f Filter) matches(r Record) bool {
 		!f.Ended.IsZero() && !r.hasEnded(f.Ended),
 		f.Name != "" && f.Name != r.Name,
 		f.Kind != "" && f.Kind != r.Kind,
+		f.Node != "" && f.Node != r.Node,
 		f.From != "" && f.From != r.Spec.From.Snapshot,
 		len(f.States) == 0 && r.State == Destroyed,
 		len(f.States) > 0 && !slices.Contains(f.States, r.State):

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/croft-run/croft/auth"
@@ -26,6 +27,11 @@ type Registry struct {
 	mux   *workspace.Mux
 	opts  Options
 	self  Holder
+
+	replica  Replica // of this registry; zero without a cluster
+	leaseEnd atomic.Pointer[time.Time]
+	renewing sync.Mutex // serialises renewLease
+	leads    atomic.Bool
 
 	// base has the values of New's context, for background work. Shutdown cancels
 	// it.
@@ -90,6 +96,8 @@ type Options struct {
 	ExpireEvery time.Duration // interval of Expire in Run; 0 is 5 s
 	MaxOpen     int           // live workspaces of this registry; 0 is no limit
 	MaxFileSize int64         // of a write; 0 is no limit but the provider's
+
+	Cluster Cluster // of which this registry is a part; the zero value is none
 }
 
 func (o *Options) withDefaults() Options {
@@ -143,12 +151,15 @@ func New(ctx context.Context, store Store, mux *workspace.Mux, opts *Options) (*
 		host = "unknown"
 	}
 	base, end := context.WithCancel(context.WithoutCancel(ctx))
-	return &Registry{
+	r := &Registry{
 		store: store, mux: mux, opts: opts.withDefaults(),
 		self: Holder{ID: driver.NewID(), Host: host, PID: os.Getpid()},
 		base: base, end: end,
 		openCalls: map[string]*openCall{},
-	}, nil
+	}
+	c := r.opts.Cluster
+	r.replica = Replica{Node: c.Node, Address: c.Address, data: c.Data, holder: r.self.ID}
+	return r, nil
 }
 
 // Create stores the spec of a workspace and returns its record. It makes an id if
@@ -184,7 +195,7 @@ func (r *Registry) CreateWith(ctx context.Context, spec workspace.Spec, attrs At
 	now := time.Now().UTC()
 	rec, err := r.store.Insert(ctx, Record{
 		ID: spec.ID, Name: spec.Name, Tenant: auth.Tenant(ctx), Owner: spec.Session.User, Kind: spec.Kind, State: Intended,
-		Spec: spec, Labels: spec.Labels, CreatedAt: now, UpdatedAt: now, LastUsed: now, Attributes: attrs,
+		Spec: spec, Labels: spec.Labels, CreatedAt: now, UpdatedAt: now, LastUsed: now, Attributes: attrs, Node: r.replica.Node,
 	})
 	if err != nil {
 		release()
@@ -195,11 +206,15 @@ func (r *Registry) CreateWith(ctx context.Context, spec workspace.Spec, attrs At
 }
 
 // lockWorkspace takes the keyed mutex of a workspace, which serialises its changes
-// in this process. Using a workspace needs no lock.
+// in this process, and claims the workspace for this node. Using a workspace needs no lock.
 func (r *Registry) lockWorkspace(ctx context.Context, id string) (unlock func(), err error) {
 	unlock, err = r.changes.Lock(ctx, id)
 	if err != nil {
 		return nil, fmt.Errorf("registry: wait for another change of workspace %s: %w: %w", id, ctx.Err(), err)
+	}
+	if err := r.claimID(ctx, id); err != nil {
+		unlock()
+		return nil, err
 	}
 	return unlock, nil
 }
@@ -250,7 +265,7 @@ func (r *Registry) Lookup(ctx context.Context, owner, nameOrID string) (Record, 
 			return Record{}, err
 		}
 		for _, rec := range recs {
-			if rec.Owner == owner && rec.Tenant == auth.Tenant(ctx) {
+			if rec.Owner == owner && rec.Tenant == auth.Tenant(ctx) && auth.SeesWorkspace(ctx, rec.Tenant, rec.ID) {
 				return rec, nil
 			}
 		}
@@ -269,7 +284,7 @@ func (r *Registry) suggestName(ctx context.Context, owner, name string) string {
 	}
 	var names []string
 	for _, rec := range recs {
-		if rec.Owner == owner && rec.Tenant == auth.Tenant(ctx) && rec.Name != "" {
+		if rec.Owner == owner && rec.Tenant == auth.Tenant(ctx) && auth.SeesWorkspace(ctx, rec.Tenant, rec.ID) && rec.Name != "" {
 			names = append(names, rec.Name)
 		}
 	}
@@ -283,7 +298,7 @@ func (r *Registry) List(ctx context.Context, filter Filter) ([]Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(recs, func(rec Record) bool { return !auth.Sees(ctx, rec.Tenant) }), nil
+	return slices.DeleteFunc(recs, func(rec Record) bool { return !auth.SeesWorkspace(ctx, rec.Tenant, rec.ID) }), nil
 }
 
 // Revision differs whenever a record was added, changed or deleted by any process.
@@ -307,6 +322,16 @@ func (r *Registry) Describe(ctx context.Context, id string) (Description, error)
 		d.Live, d.Traits = true, &traits
 	}
 	return d, nil
+}
+
+// Live returns the live handle of a workspace, if this process has one. It opens nothing, and is
+// no use of the workspace.
+func (r *Registry) Live(ctx context.Context, id string) (*workspace.Workspace, bool) {
+	e, ok := r.liveEntry(id)
+	if !ok || !auth.SeesWorkspace(ctx, e.tenant, id) {
+		return nil, false
+	}
+	return e.ws, true
 }
 
 // SetLabels replaces the labels of a workspace.
@@ -343,7 +368,7 @@ func (r *Registry) getRecord(ctx context.Context, id string) (Record, error) {
 	if err != nil {
 		return Record{}, err
 	}
-	if !auth.Sees(ctx, rec.Tenant) {
+	if !auth.SeesWorkspace(ctx, rec.Tenant, rec.ID) {
 		return Record{}, missingError(id)
 	}
 	if rec.State == Destroyed {

@@ -24,6 +24,10 @@ type dialect struct {
 	numbered  bool   // parameters are $1 instead of ?
 	forUpdate string // locks the rows that a transaction reads
 
+	// setLastUses is the statement that increases last_used of the workspaces in a JSON object of
+	// nanoseconds by id.
+	setLastUses string
+
 	// now is the store's clock, in nanoseconds.
 	now func(ctx context.Context, q querier) (int64, error)
 
@@ -51,7 +55,7 @@ type sqlStore struct {
 	id string
 }
 
-const columns = `id, version, owner, name, kind, state, spec, ref, pending, failure, attempts, worker, created_at, updated_at, last_used, tenant, annotations, end_at, on_end`
+const columns = `id, version, owner, name, kind, state, spec, ref, pending, failure, attempts, worker, created_at, updated_at, last_used, tenant, annotations, end_at, on_end, node`
 
 // migrateSchema brings the schema up to date, and loads the store's id.
 func (s *sqlStore) migrateSchema(ctx context.Context) error {
@@ -105,7 +109,7 @@ func (s *sqlStore) isSchemaCurrent(ctx context.Context) bool {
 	}
 	var version int
 	err = s.db.QueryRowContext(ctx, `SELECT max(version_id) FROM goose_db_version WHERE is_applied`).Scan(&version)
-	return err == nil && version == len(files)
+	return err == nil && version >= len(files) // a later program may have migrated it
 }
 
 func (s *sqlStore) Insert(ctx context.Context, rec Record) (Record, error) {
@@ -167,7 +171,7 @@ func (s *sqlStore) List(ctx context.Context, f Filter) ([]Record, error) {
 		query += " AND " + clause
 		args = append(args, values...)
 	}
-	for _, eq := range []struct{ column, value string }{{"tenant", f.Tenant}, {"owner", f.Owner}, {"name", f.Name}, {"kind", f.Kind}} {
+	for _, eq := range []struct{ column, value string }{{"tenant", f.Tenant}, {"owner", f.Owner}, {"name", f.Name}, {"kind", f.Kind}, {"node", f.Node}} {
 		if eq.value != "" {
 			and(eq.column+" = ?", eq.value)
 		}
@@ -300,9 +304,19 @@ func (s *sqlStore) Delete(ctx context.Context, id string, version int64) error {
 			}
 			return fmt.Errorf("registry: workspace %s changed since version %d: %w", id, version, fault.Conflict)
 		}
-		_, err = tx.ExecContext(ctx, s.rebind(`DELETE FROM holds WHERE workspace = ?`), id)
-		return err
+		return s.deleteOwned(ctx, tx, id)
 	})
+}
+
+// deleteOwned deletes what is stored of a workspace besides its record: its holds, and its share
+// links, which must not show a later workspace with the same id.
+func (s *sqlStore) deleteOwned(ctx context.Context, tx *sql.Tx, id string) error {
+	for _, query := range []string{`DELETE FROM holds WHERE workspace = ?`, `DELETE FROM api_keys WHERE workspace = ?`} {
+		if _, err := tx.ExecContext(ctx, s.rebind(query), id); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *sqlStore) Close() error { return s.db.Close() }
@@ -383,7 +397,7 @@ func encodeRecord(rec Record) ([]any, error) {
 	return []any{
 		rec.ID, rec.Version, rec.Owner, rec.Name, rec.Kind, string(rec.State), text[0], text[1], text[2], text[3],
 		rec.Attempts, rec.Worker, unixNanos(rec.CreatedAt), unixNanos(rec.UpdatedAt), unixNanos(rec.LastUsed),
-		rec.Tenant, text[4], unixNanos(rec.EndAt), string(rec.OnEnd),
+		rec.Tenant, text[4], unixNanos(rec.EndAt), string(rec.OnEnd), rec.Node,
 	}, nil
 }
 
@@ -393,7 +407,7 @@ func decodeRecord(row interface{ Scan(dest ...any) error }) (Record, error) {
 	var spec, ref, pending, failure, annotations string
 	var created, updated, used, end int64
 	err := row.Scan(&rec.ID, &rec.Version, &rec.Owner, &rec.Name, &rec.Kind, &rec.State, &spec, &ref, &pending, &failure,
-		&rec.Attempts, &rec.Worker, &created, &updated, &used, &rec.Tenant, &annotations, &end, &rec.OnEnd)
+		&rec.Attempts, &rec.Worker, &created, &updated, &used, &rec.Tenant, &annotations, &end, &rec.OnEnd, &rec.Node)
 	if err != nil {
 		return Record{}, err
 	}

@@ -50,6 +50,8 @@ func openSQLite(ctx context.Context, path string) (Store, error) {
 		duplicate: sqliteDuplicate,
 		begin:     sqlitetx.Begin,
 		damaged:   isDamaged,
+		setLastUses: `UPDATE workspaces SET last_used = used.value FROM json_each(?) AS used
+			WHERE workspaces.id = used.key AND workspaces.last_used < used.value`,
 	}}}
 	s.full, s.release = s.isFull, s.diskReserve().Release
 	if err := s.prepareSchema(ctx); err != nil {
@@ -135,6 +137,10 @@ func (s *sqliteStore) Lock(ctx context.Context, exclusive bool) (func(), error) 
 	defer unlock()
 	return s.lockFile(ctx, lockSuffix, exclusive)
 }
+
+// LockTenant does nothing: one server uses the data directory of the file, and commands beside it
+// are the operator's.
+func (s *sqliteStore) LockTenant(context.Context, string) (func(), error) { return func() {}, nil }
 
 func (s *sqliteStore) lockFile(ctx context.Context, suffix string, exclusive bool) (unlock func(), err error) {
 	take := flockfile.RLock

@@ -11,13 +11,13 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-const keyColumns = `id, tenant, scope, name, created_at, expires_at, last_used, revoked_at, previous_until`
+const keyColumns = `id, tenant, scope, name, created_at, expires_at, last_used, revoked_at, previous_until, workspace`
 
 // InsertKey adds an API key.
 func (s *sqlStore) InsertKey(ctx context.Context, k auth.Key, hash string) error {
 	return s.tryTx(ctx, "insert API key "+k.ID, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, s.rebind(`INSERT INTO api_keys (hash, `+keyColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`),
-			hash, k.ID, k.Tenant, string(k.Scope), k.Name, unixNanos(k.CreatedAt), unixNanos(k.ExpiresAt), unixNanos(k.LastUsed), unixNanos(k.RevokedAt), unixNanos(k.PreviousUntil))
+		_, err := tx.ExecContext(ctx, s.rebind(`INSERT INTO api_keys (hash, `+keyColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`),
+			hash, k.ID, k.Tenant, string(k.Scope), k.Name, unixNanos(k.CreatedAt), unixNanos(k.ExpiresAt), unixNanos(k.LastUsed), unixNanos(k.RevokedAt), unixNanos(k.PreviousUntil), k.Workspace)
 		return err
 	})
 }
@@ -94,7 +94,7 @@ func (s *sqlStore) updateKey(ctx context.Context, id, set string, args ...any) f
 func decodeKey(row interface{ Scan(dest ...any) error }) (auth.Key, error) {
 	var k auth.Key
 	var created, expires, used, revoked, previous int64
-	err := row.Scan(&k.ID, &k.Tenant, &k.Scope, &k.Name, &created, &expires, &used, &revoked, &previous)
+	err := row.Scan(&k.ID, &k.Tenant, &k.Scope, &k.Name, &created, &expires, &used, &revoked, &previous, &k.Workspace)
 	k.CreatedAt, k.ExpiresAt, k.LastUsed, k.RevokedAt = timeFromNanos(created), timeFromNanos(expires), timeFromNanos(used), timeFromNanos(revoked)
 	k.PreviousUntil = timeFromNanos(previous)
 	return k, err

@@ -3,6 +3,8 @@ package registry
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -15,7 +17,7 @@ func (s *sqlStore) Hold(ctx context.Context, id string, self Holder, ttl time.Du
 	err := s.withTx(ctx, "hold "+id, func(tx *sql.Tx) (err error) {
 		// The lease comes first, as in Beat: two transactions that lock the same
 		// rows in different orders would deadlock.
-		now, err := s.renewLease(ctx, tx, self, ttl)
+		now, err := s.ensureLease(ctx, tx, self, ttl)
 		if err != nil {
 			return err
 		}
@@ -44,20 +46,24 @@ func (s *sqlStore) Beat(ctx context.Context, self Holder, ttl time.Duration, use
 		if err != nil {
 			return err
 		}
+		fresh := map[string]time.Time{} // used since the last heartbeat
 		for _, rec := range recs {
 			if used, ours := uses[rec.ID]; ours {
 				held[rec.ID] = rec
-				if err := s.updateLastUsed(ctx, tx, rec.ID, used); err != nil {
-					return err
+				if used.After(rec.LastUsed) {
+					fresh[rec.ID] = used
 				}
 			}
+		}
+		if err := s.updateLastUses(ctx, tx, fresh); err != nil {
+			return err
 		}
 		return s.restoreHolds(ctx, tx, self.ID, uses, held)
 	})
 	return held, err
 }
 
-const prefixed = `w.id, w.version, w.owner, w.name, w.kind, w.state, w.spec, w.ref, w.pending, w.failure, w.attempts, w.worker, w.created_at, w.updated_at, w.last_used, w.tenant, w.annotations, w.end_at, w.on_end`
+const prefixed = `w.id, w.version, w.owner, w.name, w.kind, w.state, w.spec, w.ref, w.pending, w.failure, w.attempts, w.worker, w.created_at, w.updated_at, w.last_used, w.tenant, w.annotations, w.end_at, w.on_end, w.node`
 
 // restoreHolds restores the holds that were reaped while the lease had run out, and
 // adds their records to held.
@@ -86,10 +92,10 @@ func (s *sqlStore) restoreHolds(ctx context.Context, tx *sql.Tx, self string, us
 
 func (s *sqlStore) Release(ctx context.Context, self string, uses map[string]time.Time) error {
 	return s.withTx(ctx, "release", func(tx *sql.Tx) error {
+		if err := s.updateLastUses(ctx, tx, uses); err != nil {
+			return err
+		}
 		for _, id := range slices.Sorted(maps.Keys(uses)) {
-			if err := s.updateLastUsed(ctx, tx, id, uses[id]); err != nil {
-				return err
-			}
 			if _, err := tx.ExecContext(ctx, s.rebind(`DELETE FROM holds WHERE workspace = ? AND holder = ?`), id, self); err != nil {
 				return err
 			}
@@ -162,6 +168,24 @@ func (s *sqlStore) Reap(ctx context.Context) error {
 	})
 }
 
+// ensureLease is renewLease unless the lease of self is good for half of ttl: the heartbeat renews
+// it before that. So transactions that open workspaces do not wait for each other.
+func (s *sqlStore) ensureLease(ctx context.Context, tx *sql.Tx, self Holder, ttl time.Duration) (int64, error) {
+	now, err := s.now(ctx, tx)
+	if err != nil {
+		return 0, err
+	}
+	var expires int64
+	err = tx.QueryRowContext(ctx, s.rebind(`SELECT expires_at FROM holders WHERE id = ?`), self.ID).Scan(&expires)
+	if err == nil && expires > now+int64(ttl/2) {
+		return now, nil
+	}
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return 0, err
+	}
+	return s.renewLease(ctx, tx, self, ttl)
+}
+
 // renewLease gives self a lease that starts now, and returns the time.
 func (s *sqlStore) renewLease(ctx context.Context, tx *sql.Tx, self Holder, ttl time.Duration) (int64, error) {
 	now, err := s.now(ctx, tx)
@@ -182,5 +206,22 @@ func (s *sqlStore) insertHold(ctx context.Context, tx *sql.Tx, id, self string) 
 // change the record's version.
 func (s *sqlStore) updateLastUsed(ctx context.Context, tx *sql.Tx, id string, at time.Time) error {
 	_, err := tx.ExecContext(ctx, s.rebind(`UPDATE workspaces SET last_used = ? WHERE id = ? AND last_used < ?`), unixNanos(at), id, unixNanos(at))
+	return err
+}
+
+// updateLastUses is updateLastUsed for several workspaces, by one statement.
+func (s *sqlStore) updateLastUses(ctx context.Context, tx *sql.Tx, uses map[string]time.Time) error {
+	if len(uses) == 0 {
+		return nil
+	}
+	at := make(map[string]int64, len(uses))
+	for id, used := range uses {
+		at[id] = unixNanos(used)
+	}
+	data, err := json.Marshal(at)
+	if err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, s.rebind(s.setLastUses), string(data))
 	return err
 }

@@ -19,12 +19,17 @@ import (
 type Store interface {
 	records
 	leases
+	replicas
 	auth.KeyStore
 
 	// Lock keeps Sweep and Open apart, in all processes: it is a reader-writer
 	// lock, and waiters for the exclusive lock are not starved. It waits until it
 	// has the lock or ctx ends. A lock ends with its process.
 	Lock(ctx context.Context, exclusive bool) (unlock func(), err error)
+
+	// LockTenant keeps other servers on the store from changing how much of its quota a tenant
+	// uses. It waits until it has the lock or ctx ends. A lock ends with its process.
+	LockTenant(ctx context.Context, tenant string) (unlock func(), err error)
 
 	// ID is the permanent id of the store, made with the store.
 	ID() string
@@ -63,7 +68,7 @@ type records interface {
 // leases is the part of a store with the leases of registries and the workspaces
 // that they hold. It uses the store's clock.
 type leases interface {
-	// Hold gives self a lease of ttl, records that self uses the workspace now, and
+	// Hold gives self a lease of ttl, unless it has one for half of that, records that self uses the workspace now, and
 	// returns the record. A destroyed workspace is fault.NotFound.
 	Hold(ctx context.Context, id string, self Holder, ttl time.Duration) (Record, error)
 
@@ -86,6 +91,37 @@ type leases interface {
 
 	// Reap deletes leases that have run out.
 	Reap(ctx context.Context) error
+}
+
+// replicas is the part of a store with the replicas of a cluster, and the nodes that own
+// workspaces. It uses the store's clock.
+type replicas interface {
+	// Join registers a replica under the name of its node, with a lease of ttl. If a living
+	// replica with another data directory has the name, it is fault.AlreadyExists; also if one
+	// that is lost has it, and workspaces of the given kinds, which are in that directory.
+	Join(ctx context.Context, self Replica, ttl time.Duration, kinds []string) error
+
+	// Renew renews the lease of a replica. If another process has joined as the same node, it
+	// is fault.Conflict.
+	Renew(ctx context.Context, self Replica, ttl time.Duration) error
+
+	// Part ends the lease of a replica, whose row stays.
+	Part(ctx context.Context, self Replica) error
+
+	// Replicas lists the replicas that ever joined, by the time when they last did.
+	Replicas(ctx context.Context) ([]Replica, error)
+
+	// Forget deletes a replica that is not alive, and the records of the workspaces of its node
+	// of the given kinds. A living one is fault.WrongState.
+	Forget(ctx context.Context, node string, kinds []string) (forgotten []Record, err error)
+
+	// OwnerOf returns the tenant and the node of a workspace, and its replica, which has no address if none
+	// ever joined. A missing record is fault.NotFound.
+	OwnerOf(ctx context.Context, id string) (owner Replica, tenant string, err error)
+
+	// Claim makes the node of self the owner of a workspace, and returns its record. Allowed
+	// decides, from the record and the replica of its present node, which is locked.
+	Claim(ctx context.Context, id string, self Replica, allowed func(rec Record, owner Replica) error) (Record, error)
 }
 
 //go:embed migrations/*.sql

@@ -58,6 +58,7 @@ var storeChecks = []struct {
 	{"many stores open at once", storeManyOpen},
 	{"its id is its own and stays", storeID},
 	{"API keys are found by their hash", storeKeys},
+	{"the share links of a deleted workspace are deleted", storeShares},
 	{"a closed store is unavailable", storeClosed},
 }
 
@@ -133,6 +134,27 @@ func storeKeys(t *testing.T, url string) {
 	}
 	if list, err := s.ListKeys(ctx); err != nil || len(list) != 1 {
 		t.Errorf("listed %v, %v", list, err)
+	}
+}
+
+func storeShares(t *testing.T, url string) {
+	s, ctx := openStore(t, url), t.Context()
+	rec, other := insert(t, s, nil), insert(t, s, nil)
+	for hash, workspace := range map[string]string{"of the workspace": rec.ID, "of another": other.ID, "a key": ""} {
+		if err := s.InsertKey(ctx, auth.Key{ID: "key-" + hash, Scope: auth.Read, Workspace: workspace, CreatedAt: time.Now()}, hash); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Delete(ctx, rec.ID, rec.Version); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.FindKey(ctx, "of the workspace"); fault.Of(err) != fault.NotFound {
+		t.Errorf("the link of a deleted workspace: %v, want NotFound: a later workspace with its id would be shown", err)
+	}
+	for _, hash := range []string{"of another", "a key"} {
+		if _, err := s.FindKey(ctx, hash); err != nil {
+			t.Errorf("%s: %v", hash, err)
+		}
 	}
 }
 

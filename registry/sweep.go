@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/workspace/driver"
@@ -33,18 +34,27 @@ func (r *Registry) sweepDestroyed(ctx context.Context) error {
 	if err != nil || len(tombs) == 0 {
 		return err
 	}
+	mine, err := r.share(ctx)
+	if err != nil || !slices.ContainsFunc(tombs, mine.buries) {
+		return err
+	}
 	return r.Sweep(ctx)
 }
 
 // sweepProviders sweeps the given providers. The list of ids is read while no
 // workspace can be opened, so anything else that a provider finds is a leftover. A
-// destroyed record on that list, whose provider swept without error, is deleted.
+// destroyed record on that list, whose provider swept without error, is deleted. In a cluster
+// each node sweeps its own host, and the leader what every node reaches.
 func (r *Registry) sweepProviders(ctx context.Context, providers []driver.Provider) error {
 	unlock, err := r.lockExclusive(ctx)
 	if err != nil {
 		return err
 	}
 	defer unlock()
+	mine, err := r.share(ctx)
+	if err != nil {
+		return err
+	}
 	recs, err := r.store.List(ctx, Filter{States: states})
 	if err != nil {
 		return err
@@ -59,11 +69,17 @@ func (r *Registry) sweepProviders(ctx context.Context, providers []driver.Provid
 	}
 	var errs []error
 	for _, p := range providers {
+		if !mine.sweeps(p.Kind()) {
+			continue
+		}
 		if err := sweepProvider(ctx, p, live); err != nil {
 			errs = append(errs, fmt.Errorf("registry: sweep %s: %w", p.Kind(), err))
 			continue
 		}
 		for _, tomb := range tombs[p.Kind()] {
+			if !mine.buries(tomb) {
+				continue
+			}
 			if err := r.store.Delete(ctx, tomb.ID, tomb.Version); err != nil && fault.Of(err) != fault.NotFound {
 				errs = append(errs, err)
 			}

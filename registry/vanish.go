@@ -19,10 +19,14 @@ func (r *Registry) markVanished(ctx context.Context) (again bool, err error) {
 	if err != nil {
 		return true, err
 	}
+	mine, err := r.share(ctx)
+	if err != nil {
+		return true, err
+	}
 	persists := map[string]bool{}
 	var errs []error
 	for _, rec := range recs {
-		if rec.Ref == nil {
+		if rec.Ref == nil || !mine.has(rec) {
 			continue
 		}
 		keeps, known := persists[rec.Kind]
