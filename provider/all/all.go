@@ -11,10 +11,12 @@ import (
 	"github.com/croft-run/croft/egress"
 	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/provider/docker"
+	"github.com/croft-run/croft/provider/e2b"
 	"github.com/croft-run/croft/provider/filestore"
 	"github.com/croft-run/croft/provider/local"
 	"github.com/croft-run/croft/provider/memory"
 	"github.com/croft-run/croft/provider/sandbox"
+	"github.com/croft-run/croft/provider/ssh"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -45,13 +47,23 @@ type Config struct {
 
 	// TenantOf returns the tenant of a workspace; see snapshot.Options.
 	TenantOf func(ctx context.Context, workspace string) (string, bool)
+
+	// Backend has the snapshots; nil means a directory in the data directory. Node is the node
+	// of this host, where several hosts share the backend.
+	Backend snapshot.Backend
+	Node    string
+
+	// Snapshots is the store of snapshots; nil means that of the function Snapshots.
+	Snapshots *snapshot.Store
 }
 
-// Snapshots returns the store of snapshots in the data directory. Nothing is created on disk
-// before it is used.
+// Snapshots returns the store of snapshots. Nothing is created on disk before it is used.
 func Snapshots(cfg Config) *snapshot.Store {
-	return snapshot.Open(snapshot.Dir(filepath.Join(cfg.Data, "store")), &snapshot.Options{
-		CacheDir: filepath.Join(cfg.Data, "store", "cache"), Needed: cfg.Needed, TenantOf: cfg.TenantOf, Log: cfg.Log,
+	if cfg.Backend == nil {
+		cfg.Backend = snapshot.Dir(filepath.Join(cfg.Data, "store"))
+	}
+	return snapshot.Open(cfg.Backend, &snapshot.Options{
+		CacheDir: filepath.Join(cfg.Data, "store", "cache"), Needed: cfg.Needed, TenantOf: cfg.TenantOf, Node: cfg.Node, Log: cfg.Log,
 	})
 }
 
@@ -62,7 +74,10 @@ func Volumes(data string) string { return filepath.Join(data, "volumes") }
 // Providers returns one provider of each kind. Nothing is created on disk before one of them
 // is used. The caller closes those that are an io.Closer after the last of their workspaces.
 func Providers(cfg Config) ([]driver.Provider, error) {
-	snapshots := Snapshots(cfg)
+	snapshots := cfg.Snapshots
+	if snapshots == nil {
+		snapshots = Snapshots(cfg)
+	}
 	directories, err := local.New(&local.Config{Snapshots: snapshots, Root: filepath.Join(cfg.Data, "ws"), Forbidden: []string{cfg.Data}, Roots: cfg.HostRoots, Log: cfg.Log})
 	if err != nil {
 		return nil, err
@@ -87,5 +102,13 @@ func Providers(cfg Config) ([]driver.Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []driver.Provider{&memory.Provider{Log: cfg.Log, Snapshots: snapshots}, directories, database, sandboxes, containers}, nil
+	machines, err := ssh.New(&ssh.Config{Snapshots: snapshots, Root: filepath.Join(cfg.Data, "ws"), Log: cfg.Log})
+	if err != nil {
+		return nil, err
+	}
+	servers, err := e2b.New(&e2b.Config{Snapshots: snapshots, Root: filepath.Join(cfg.Data, "ws"), Secrets: cfg.Secrets, Log: cfg.Log})
+	if err != nil {
+		return nil, err
+	}
+	return []driver.Provider{&memory.Provider{Log: cfg.Log, Snapshots: snapshots}, directories, database, sandboxes, containers, machines, servers}, nil
 }

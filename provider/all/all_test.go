@@ -1,6 +1,7 @@
 package all
 
 import (
+	"encoding/json"
 	"io"
 	"os"
 	"path/filepath"
@@ -25,7 +26,7 @@ func TestProvidersShareADataDirectory(t *testing.T) {
 		t.Error("the data directory was made before anything was opened")
 	}
 	mux := workspace.NewMux(providers...)
-	if diff := cmp.Diff([]string{"docker", "filestore", "local", "memory", "sandbox"}, mux.Kinds()); diff != "" {
+	if diff := cmp.Diff([]string{"docker", "e2b", "filestore", "local", "memory", "sandbox", "ssh"}, mux.Kinds()); diff != "" {
 		t.Errorf("kinds (-want +got):\n%s", diff)
 	}
 	for _, kind := range mux.Kinds() {
@@ -33,7 +34,18 @@ func TestProvidersShareADataDirectory(t *testing.T) {
 			t.Log("skipped: host: no Docker engine can be started: " + testenv.DockerMissing())
 			continue
 		}
-		ws, err := mux.Open(t.Context(), workspace.Spec{ID: driver.NewID(), Kind: kind}, nil)
+		if kind == "e2b" {
+			continue // it needs a server; see its own tests
+		}
+		spec := workspace.Spec{ID: driver.NewID(), Kind: kind}
+		if kind == "ssh" {
+			if testenv.SSHDMissing() != "" {
+				t.Log("skipped: host: no sshd can be started: " + testenv.SSHDMissing())
+				continue
+			}
+			spec.Config = machine(t)
+		}
+		ws, err := mux.Open(t.Context(), spec, nil)
 		if err != nil {
 			t.Fatalf("%s: %v", kind, err)
 		}
@@ -62,6 +74,22 @@ func TestProvidersShareADataDirectory(t *testing.T) {
 			}
 		}
 	}
+}
+
+// machine starts an sshd and returns the options of a workspace on it.
+func machine(t *testing.T) []byte {
+	t.Helper()
+	s, err := testenv.StartSSHD(t.Context(), t.TempDir(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Stop)
+	t.Setenv("PATH", s.Bin+":"+os.Getenv("PATH"))
+	options, err := json.Marshal(map[string]string{"host": s.Host})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return options
 }
 
 // engine starts a Docker engine and returns where it listens; "" where the host

@@ -1,0 +1,14 @@
+//go:build !linux
+
+package e2b
+
+import "github.com/croft-run/croft/host/wsdir"
+
+// Provider opens no workspaces on this system: package supervise, which keeps track of
+// guests, needs Linux.
+type Provider struct{ wsdir.Unsupported }
+
+// New returns a provider whose methods return Unsupported.
+func New(*Config) (*Provider, error) {
+	return &Provider{wsdir.Unsupported{Name: Kind, Reason: "this system is not Linux; run croft on a Linux host, and use it with --server"}}, nil
+}
