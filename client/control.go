@@ -18,7 +18,11 @@ type Workspace struct {
 	Owner        string              `json:"owner,omitempty"`
 	Kind         string              `json:"kind"`
 	State        string              `json:"state"`
+	Node         string              `json:"node,omitempty" doc:"replica that owns it, in a cluster"`
 	Labels       map[string]string   `json:"labels,omitempty"`
+	Tenant       string              `json:"tenant,omitempty" doc:"absent is the server's own"`
+	Template     string              `json:"template,omitempty" doc:"name of the template that it started from"`
+	Snapshot     string              `json:"snapshot,omitempty" doc:"id of the snapshot that it started from"`
 	Dir          string              `json:"dir,omitempty" doc:"directory of the server's host that is used in place"`
 	Policy       driver.Policy       `json:"policy"`
 	Capabilities driver.Capabilities `json:"capabilities,omitempty" doc:"modules that it has, once it was opened"`
@@ -34,6 +38,8 @@ type Workspace struct {
 	LastUsed  time.Time   `json:"lastUsed,omitzero"`
 	Attempts  int         `json:"attempts,omitempty" doc:"failed tries to open it"`
 	Error     *fault.Wire `json:"error,omitempty" doc:"why it is in the state failed"`
+
+	Metrics *Metrics `json:"metrics,omitempty" doc:"what it uses now; in a list with metrics=true"`
 }
 
 // Description has all details of a workspace, for operators.

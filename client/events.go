@@ -21,7 +21,7 @@ type Level struct {
 	Works    bool             `json:"works"`
 	Proof    string           `json:"proof,omitempty" doc:"what was tried, where it works"`
 	Reason   string           `json:"reason,omitempty" doc:"why it does not work, where it does not"`
-	Lacks    []string         `json:"lacks,omitempty" doc:"what it does not prevent"`
+	Lacks    []string         `json:"lacks,omitempty" doc:"limitations: what it does not prevent, and what does not work with it"`
 }
 
 // Diagnosis is what the server's host gives.

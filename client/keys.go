@@ -26,6 +26,8 @@ type Key struct {
 	RevokedAt time.Time `json:"revokedAt,omitzero"`
 
 	PreviousUntil time.Time `json:"previousUntil,omitzero" doc:"until when the text before the last rotation is accepted"`
+
+	Workspace string `json:"workspace,omitempty" doc:"id of the only workspace that it shows, of a share link"`
 }
 
 // A NewKey is an API key with its text, which the server does not store.

@@ -175,6 +175,12 @@ func (c *Client) buildWorkspace(ws Workspace) (*driver.Workspace, error) {
 	if caps.Has(driver.CapSnapshot) {
 		d.Life.Snapshot = c.snapshotsModule(ws)
 	}
+	if slices.Contains(ws.Functions, "metrics") {
+		d.Life.Metrics = func(ctx context.Context) (driver.Metrics, error) {
+			m, err := c.Metrics(ctx, ws.ID)
+			return m.Metrics, evictedError(err)
+		}
+	}
 	if caps.Has(driver.CapShell) {
 		d.Shell = sh.driverModule(ws)
 		d.Life.Pause = func(ctx context.Context) error { return evictedError(c.Pause(ctx, ws.ID)) }

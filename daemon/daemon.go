@@ -12,5 +12,6 @@ import (
 )
 
 // Main runs the croft program with the arguments of the process and returns its
-// exit status. providers are added to Croft's own.
+// exit status. providers are added to Croft's own. One with a method
+// SetSnapshots(*snapshot.Store) is given the store of snapshots of the configuration.
 func Main(providers ...driver.Provider) int { return cli.Main(providers...) }

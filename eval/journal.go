@@ -24,20 +24,21 @@ const journalName = "journal.jsonl"
 
 // A journalHeader is the first line of a journal: the plan.
 type journalHeader struct {
-	Version     int          `json:"version"` // journalVersion
-	Suite       string       `json:"suite"`
-	Config      string       `json:"config,omitempty"`
-	StartedAt   string       `json:"startedAt"`
-	Cases       []string     `json:"cases"`   // ids
-	Runners     []string     `json:"runners"` // ids
-	Tags        []string     `json:"tags"`
-	Schedule    Schedule     `json:"schedule"`
-	MaxParallel int          `json:"maxParallel"`
-	Repeat      int          `json:"repeat"`
-	RepeatFail  int          `json:"repeatFailure"`
-	Provider    string       `json:"provider"`
-	Cwd         string       `json:"cwd"`
-	Made        *RunSettings `json:"made,omitempty"` // nil is not known
+	Version     int                 `json:"version"` // journalVersion
+	Suite       string              `json:"suite"`
+	Config      string              `json:"config,omitempty"`
+	StartedAt   string              `json:"startedAt"`
+	Cases       []string            `json:"cases"`              // ids
+	Runners     []string            `json:"runners"`            // ids
+	Tags        []string            `json:"tags"`               // that select cases
+	CaseTags    map[string][]string `json:"caseTags,omitempty"` // tags of cases, by id
+	Schedule    Schedule            `json:"schedule"`
+	MaxParallel int                 `json:"maxParallel"`
+	Repeat      int                 `json:"repeat"`
+	RepeatFail  int                 `json:"repeatFailure"`
+	Provider    string              `json:"provider"`
+	Cwd         string              `json:"cwd"`
+	Made        *RunSettings        `json:"made,omitempty"` // nil is not known
 }
 
 // RunSettings are the options of a run that must be the same when it is resumed.

@@ -81,6 +81,12 @@ func (p *plan) header() journalHeader {
 		MaxParallel: p.MaxParallel, Repeat: p.Repeat, RepeatFail: *p.RepeatFailure, Provider: p.Envs.Kind(), Cwd: p.Dir, Made: p.runSettings()}
 	for _, c := range p.cases {
 		h.Cases = append(h.Cases, c.ID)
+		if len(c.Tags) > 0 {
+			if h.CaseTags == nil {
+				h.CaseTags = map[string][]string{}
+			}
+			h.CaseTags[c.ID] = c.Tags
+		}
 	}
 	for _, r := range p.runners {
 		h.Runners = append(h.Runners, r.info.ID)

@@ -41,12 +41,12 @@ func isBackedUp(name string) bool {
 	case "artifacts", "prep", "e2b", "store", volumesDir:
 		return rest != ""
 	}
-	return name == storeFile || name == tokenFile || name == e2bKeyFile || name == config.FileName || strings.HasPrefix(name, eventsName) && !strings.Contains(name, "/")
+	return name == storeFile || name == tokenFile || name == e2bKeyFile || name == pageKeyFile || name == config.FileName || strings.HasPrefix(name, eventsName) && !strings.Contains(name, "/")
 }
 
 // BackupOptions are the options of Backup.
 type BackupOptions struct {
-	Token bool // include the token of the server, and the key of the access tokens of sandboxes
+	Token bool // include the token of the server, and the keys of the access tokens of sandboxes and of the page's cookies
 
 	// Partial is the path of the file that the backup is written to, which is removed after a
 	// crash, by the next backup or garbage collection; "" if the backup is not written to a file.
@@ -63,6 +63,9 @@ func PartialName(file string) string { return file + partialSuffix }
 // directory meanwhile. Each workspace is in the backup as a snapshot of its files. The
 // snapshots that Backup takes are removed at the end.
 func (s *System) Backup(ctx context.Context, w io.Writer, opts BackupOptions) (_ *backup.Contents, err error) {
+	if s.hasBucket() {
+		return nil, fmt.Errorf("app: back up: %w: snapshots, templates and artifacts are in a bucket (store.bucket), which other servers may use; copy the bucket, and dump the database after it", fault.Unsupported)
+	}
 	lock, err := flockfile.Lock(ctx, filepath.Join(s.Dir, backupLock))
 	if err != nil {
 		return nil, fmt.Errorf("app: wait for another backup: %w", err)
@@ -119,21 +122,22 @@ func (s *System) removeBackupLeftovers(ctx context.Context) error {
 	return errors.Join(err, os.RemoveAll(filepath.Join(s.Dir, backupTemp)))
 }
 
-// collectBackups removes what backups of killed processes left, unless one is being made.
-func (s *System) collectBackups(ctx context.Context) error {
+// collectBackups removes what a backup of a killed process left, unless one is being made,
+// and reports whether there was one.
+func (s *System) collectBackups(ctx context.Context) (found bool, err error) {
 	// A restore that was killed after its last step leaves its empty directory.
 	_ = os.Remove(filepath.Join(s.Dir, restoreTemp))
 	if _, err := os.Stat(filepath.Join(s.Dir, backupTemp)); errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return false, nil
 	}
 	try, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	lock, err := flockfile.Lock(try, filepath.Join(s.Dir, backupLock))
 	if err != nil {
-		return ctx.Err() // a backup is being made
+		return false, ctx.Err() // a backup is being made
 	}
 	defer lock.Close() //nolint:errcheck // closing releases the flock in any case
-	return s.removeKilledBackup(ctx, "")
+	return true, s.removeKilledBackup(ctx, "")
 }
 
 // backUpWorkspaces takes a snapshot of each workspace in a copy of the records, and writes
@@ -246,7 +250,7 @@ func (s *System) addFiles(ctx context.Context, out *backup.Writer, db string, c 
 		return err
 	}
 	for _, id := range leftOut {
-		c.LeftOut = append(c.LeftOut, backup.LeftOut{ID: id, Reason: "the snapshot's lower layers, directories of the host, are gone"})
+		c.LeftOut = append(c.LeftOut, backup.LeftOut{ID: id, Reason: "the snapshot's lower layers, directories of the host, are gone or on another node"})
 	}
 	if err := s.addVolumes(ctx, out, c); err != nil {
 		return err
@@ -258,7 +262,7 @@ func (s *System) addFiles(ctx context.Context, out *backup.Writer, db string, c 
 	}
 	files := []string{filepath.Join(s.Dir, config.FileName)}
 	if c.Token {
-		files = append(files, s.TokenPath(), filepath.Join(s.Dir, e2bKeyFile))
+		files = append(files, s.TokenPath(), filepath.Join(s.Dir, e2bKeyFile), filepath.Join(s.Dir, pageKeyFile))
 	}
 	events, err := filepath.Glob(filepath.Join(s.Dir, eventsName+"*"))
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 
 // defaultOrder is the order in which auto tries providers without defaults.prefer in
 // the configuration: the best isolation first, the provider without persistence last.
-// Kind local is not in it: it isolates nothing, and is used only where it is named.
+// Others, such as local, are used only where they are named.
 var defaultOrder = []string{"sandbox", "docker", "filestore", "memory"}
 
 // chooseProvider returns the name of the first provider that satisfies the spec:
@@ -47,7 +47,7 @@ func (s *System) candidateProviders() []string {
 	if names := s.settings().Defaults.Prefer; len(names) > 0 {
 		return names
 	}
-	kinds := slices.DeleteFunc(s.Mux.Kinds(), func(kind string) bool { return kind == config.LocalKind })
+	kinds := slices.DeleteFunc(s.Mux.Kinds(), func(kind string) bool { return config.OnlyNamed(kind) })
 	rank := func(kind string) int {
 		if i := slices.Index(defaultOrder, kind); i >= 0 {
 			return i

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/base64"
 	"errors"
@@ -10,9 +11,11 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/croft-run/croft/daemon/config"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/sleep"
 )
 
 // LayoutVersion is the version of the data directory's layout.
@@ -76,6 +79,30 @@ func prepareDataDir(dir string) (string, error) {
 		return "", fmt.Errorf("app: data directory: %w", err)
 	}
 	return abs, nil
+}
+
+// dataDirInterval is the time between checks of a server whether its data directory exists.
+const dataDirInterval = time.Second
+
+// checkDataDir returns an error if the data directory was removed or replaced since it was
+// opened: what is written to its path now would belong to no record.
+func (s *System) checkDataDir() error {
+	info, err := os.Lstat(filepath.Join(s.Dir, versionFile))
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(info, s.marker) {
+		return fmt.Errorf("app: %w: the data directory was removed or replaced while it was in use; start croft again", fault.Unavailable)
+	}
+	return nil // an error of another kind may be over soon
+}
+
+// watchDataDir calls stop when the data directory was removed or replaced. It returns when
+// ctx ends.
+func (s *System) watchDataDir(ctx context.Context, stop func(cause error)) {
+	for sleep.For(ctx, dataDirInterval) == nil {
+		if err := s.checkDataDir(); err != nil {
+			stop(fmt.Errorf("app: serve %s: %w", s.Dir, err))
+			return
+		}
+	}
 }
 
 // checkOwned stats path and refuses another type, a symlink, or a file of another

@@ -32,13 +32,14 @@ const (
 type dataDirOwner struct {
 	dir       string
 	providers []driver.Provider
-	fresh     bool // the store had no records when it was opened
+	fresh     bool // the store had no records of this node when it was opened
 }
 
 // newDataDirOwner claims a directory without owner for the store. An empty store can't
-// own existing workspaces, so the owner is then unknown. An error of writing is only
+// own existing workspaces, nor can one with records of other nodes alone, so the owner is then
+// unknown. An error of writing is only
 // logged; the next call that needs the owner tries again.
-func newDataDirOwner(ctx context.Context, dir string, providers []driver.Provider, store registry.Store, log *slog.Logger) (*dataDirOwner, error) {
+func newDataDirOwner(ctx context.Context, dir, node string, providers []driver.Provider, store registry.Store, log *slog.Logger) (*dataDirOwner, error) {
 	g := &dataDirOwner{dir: dir, providers: providers}
 	stores, err := g.readStores()
 	if err != nil || slices.Equal(stores, []string{store.ID()}) {
@@ -48,7 +49,7 @@ func newDataDirOwner(ctx context.Context, dir string, providers []driver.Provide
 	if err != nil {
 		return nil, err
 	}
-	g.fresh = len(recs) == 0
+	g.fresh = !slices.ContainsFunc(recs, func(rec registry.Record) bool { return rec.Node == "" || rec.Node == node })
 	leave, err := g.lock(ctx, true)
 	if err == nil {
 		defer leave()

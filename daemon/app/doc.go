@@ -24,6 +24,7 @@
 //	               disk reserve, freed when the disk is full so that workspaces can be removed
 //	store-id       ids of the registry stores with workspaces here; other stores must not sweep
 //	store-id.lock  flock: excludes sweeping while a workspace is opened
+//	node-id        id of the data directory in a cluster, by which a node keeps its name
 //	up.lock        flock of the daemon that serves the directory, with its process id
 //	events.jsonl   audit stream, one event per line, rotated to events.jsonl.1 and so on;
 //	               the configuration may name another path; events.jsonl.violations has
@@ -44,6 +45,7 @@
 //	cache/         machine code of the script interpreter
 //	e2b/           templates of E2B's API: their builds, logs and uploaded files
 //	e2b.key        key of the access tokens of E2B's sandboxes, mode 0600
+//	page.key       key of the cookies of the page, mode 0600
 //	volumes/       volumes that sandboxes share
 //	results/       long answers of tools, for the next process
 //	tmp/           unpacked images, while a template is made

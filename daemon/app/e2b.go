@@ -16,6 +16,7 @@ import (
 	"github.com/croft-run/croft/registry"
 	"github.com/croft-run/croft/server/e2b"
 	"github.com/croft-run/croft/server/e2b/envd"
+	"github.com/croft-run/croft/server/replica"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -32,14 +33,14 @@ const e2bKeyFile = "e2b.key"
 
 // openE2B opens the server of E2B's API for the address that it is served on.
 func (s *System) openE2B(ctx context.Context, addr net.Addr) (*e2bServer, error) {
-	key, err := loadSecretFile(s.Dir, e2bKeyFile)
+	key, err := s.e2bKey()
 	if err != nil {
 		return nil, err
 	}
 	out := &e2bServer{envd: envd.New(envd.Config{Log: s.log}), done: make(chan struct{})}
 	out.Server, err = e2b.New(ctx, e2b.Config{
 		Registry: s.Registry, Envd: out.envd, Admit: s.admitSandbox, AdmitPolicy: s.admitPolicy,
-		Guard: s.guard, Audit: s.auditSink(), Key: []byte(key), Dir: filepath.Join(s.Dir, "e2b"), Volumes: all.Volumes(s.Dir), Templates: s.templates, Snapshots: s.snapshots,
+		Guard: s.guard, Audit: s.auditSink(), Forward: s.forwardSandbox(), Key: key, Dir: filepath.Join(s.Dir, "e2b"), Volumes: all.Volumes(s.Dir), Templates: s.templates, Snapshots: s.snapshots,
 		Domain: s.settings().Server.Domain, Secrets: s.secretNames, Events: s.events.recent, Log: s.log,
 	})
 	if err != nil {
@@ -61,12 +62,32 @@ func (s *System) openE2B(ctx context.Context, addr net.Addr) (*e2bServer, error)
 	return out, nil
 }
 
+// e2bKey returns the key of the access tokens, which in a cluster all replicas have.
+func (s *System) e2bKey() ([]byte, error) {
+	if s.cluster != nil {
+		return replica.Derive(s.cluster.secret, "e2b"), nil
+	}
+	key, err := loadSecretFile(s.Dir, e2bKeyFile)
+	return []byte(key), err
+}
+
 // secretNames returns the names of the secrets of the principal's tenant, or of the shared ones.
 func (s *System) secretNames(ctx context.Context) ([]string, error) {
 	if tenant := auth.Tenant(ctx); tenant != "" {
 		return s.secrets.Names(ctx, tenantScope+tenant)
 	}
 	return s.secrets.Names(ctx, "")
+}
+
+// before returns a handler that answers traffic to sandboxes, and passes everything else on to next.
+func (e *e2bServer) before(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if e.IsTraffic(r) {
+			e.ServeHTTP(w, r)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // over returns a handler that passes everything else on to next.

@@ -265,6 +265,14 @@ func TestAttackRates(t *testing.T) {
 
 // A tenant can't fill the memory of the server with the bodies of many requests.
 func TestAttackManyBodies(t *testing.T) {
+	for _, kind := range []string{"Content-Type: application/json\r\n", "Content-Type: text/plain\r\n", ""} {
+		attackManyBodies(t, kind)
+	}
+	testenv.ReportAttack(t, "bodies of many requests fill the memory", "server", testenv.Prevented, "")
+}
+
+// attackManyBodies begins requests with large bodies, and a header that says what they are.
+func attackManyBodies(t *testing.T, kind string) {
 	m := newTeam(t, "")
 	addr := strings.TrimPrefix(m.url, "http://")
 	const size, most = 16 << 20, 8
@@ -273,7 +281,7 @@ func TestAttackManyBodies(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: localhost\r\nX-API-KEY: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n{", path, m.red, size)
+		fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: localhost\r\nX-API-KEY: %s\r\n%sContent-Length: %d\r\n\r\n{", path, m.red, kind, size)
 		return conn
 	}
 	for range most {
@@ -294,14 +302,13 @@ func TestAttackManyBodies(t *testing.T) {
 		}
 	}
 	if status != http.StatusTooManyRequests {
-		t.Errorf("a further large request: %d, want 429", status)
+		t.Errorf("a further large request with %q: %d, want 429", kind, status)
 	}
 	if status, text := m.do(m.blue, "POST", "/v1/workspaces", `{"kind":"memory"}`); status != http.StatusOK {
 		t.Errorf("another tenant: %d %s", status, text)
 	}
 	var list struct{ Workspaces []json.RawMessage }
 	m.must("GET", "/v1/workspaces", "", &list)
-	testenv.ReportAttack(t, "bodies of many requests fill the memory", "server", testenv.Prevented, "")
 }
 
 // A stream ends soon after the key by which it was opened is revoked.

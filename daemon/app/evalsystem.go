@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/gofrs/flock"
 
@@ -39,6 +40,7 @@ type EvalSystem struct {
 // EvalConfig configures an EvalSystem.
 type EvalConfig struct {
 	Settings     *config.Config                      // with the data directory
+	Own          []string                            // directories that this evaluation may use besides hostRoots: of its suite and its results
 	Events       event.Sink                          // gets the requests to the network; may be nil
 	LocalHandler func(workspace string) http.Handler // serves the programs in a workspace, at EvalLocalURL; nil is nothing
 	Log          *slog.Logger                        // nil is silent
@@ -68,8 +70,12 @@ func OpenEval(ctx context.Context, cfg EvalConfig) (*EvalSystem, error) {
 	if err != nil {
 		return nil, errors.Join(err, g.Close(ctx))
 	}
+	roots := cfg.Settings.HostRoots
+	if len(roots) > 0 {
+		roots = slices.Concat(roots, cfg.Own)
+	}
 	g.provider, err = sandbox.New(&sandbox.Config{
-		Root: filepath.Join(g.dir, "ws"), Forbidden: []string{data}, Roots: cfg.Settings.HostRoots, Log: cfg.Log,
+		Root: filepath.Join(g.dir, "ws"), Forbidden: []string{data}, Roots: roots, Log: cfg.Log,
 		Secrets: secrets, Credentials: egressCredentials(cfg.Settings), Upstream: upstreamProxy(cfg.Settings), Events: cfg.Events, LocalHandler: cfg.LocalHandler,
 	})
 	if err != nil {

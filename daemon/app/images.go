@@ -4,10 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/provider/docker"
+	"github.com/croft-run/croft/registry"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -77,8 +82,12 @@ func (s *System) RemoveImage(ctx context.Context, name string) error {
 	return e.Images().Remove(ctx, name)
 }
 
-// Collected lists what Collect removed: containers, and snapshots by id.
+// Collected lists what Collect removed: directories in ws of workspaces without a record,
+// containers, and snapshots by id.
 type Collected struct {
+	Directories []string `json:"directories"`
+	Backup      bool     `json:"backup"` // a backup of a killed process
+
 	Containers []docker.Leftover `json:"containers"`
 	Snapshots  []string          `json:"snapshots"`
 }
@@ -87,7 +96,15 @@ type Collected struct {
 // whose data directory entry is gone, and snapshots that have expired.
 func (s *System) Collect(ctx context.Context) (Collected, error) {
 	c := Collected{Containers: []docker.Leftover{}}
-	err := errors.Join(s.Registry.Sweep(ctx), s.collectBackups(ctx))
+	before, err := s.orphans(ctx)
+	if err != nil {
+		return c, err
+	}
+	killed, berr := s.collectBackups(ctx)
+	c.Backup, err = killed, errors.Join(s.Registry.Sweep(ctx), berr)
+	after, aerr := s.orphans(ctx)
+	c.Directories = slices.DeleteFunc(before, func(name string) bool { return slices.Contains(after, name) })
+	err = errors.Join(err, aerr)
 	expired, xerr := s.expireSnapshots(ctx)
 	c.Snapshots, err = expired, errors.Join(err, xerr)
 	e, eerr := s.dockerEngine()
@@ -102,10 +119,36 @@ func (s *System) Collect(ctx context.Context) (Collected, error) {
 	return c, errors.Join(err, cerr)
 }
 
+// orphans lists the directories in ws that belong to no workspace.
+func (s *System) orphans(ctx context.Context) ([]string, error) {
+	names := []string{}
+	entries, err := os.ReadDir(filepath.Join(s.Dir, "ws"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return names, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	records, err := s.Registry.List(ctx, registry.Filter{})
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		if e.IsDir() && e.Name() != ".journals" && !slices.ContainsFunc(records, func(r registry.Record) bool { return r.ID == e.Name() }) {
+			names = append(names, e.Name())
+		}
+	}
+	return names, nil
+}
+
 // expireSnapshots removes the snapshots without a name that have reached the age of the
-// configuration, and frees their space. Templates and the origins of workspaces stay.
+// configuration, and frees their space. Templates and the origins of workspaces stay. Of the
+// replicas of a cluster with a bucket the leader does so.
 func (s *System) expireSnapshots(ctx context.Context) ([]string, error) {
 	ids := []string{}
+	if s.cluster != nil && s.hasBucket() && !s.Registry.Leads() {
+		return ids, nil
+	}
 	var failed error
 	gone, err := s.snapshots.Prune(ctx, snapshot.Retention{MaxAge: time.Duration(s.settings().Snapshots.MaxAge)}, func(m *snapshot.Manifest) bool {
 		if m.Name != "" || failed != nil {
@@ -118,7 +161,11 @@ func (s *System) expireSnapshots(ctx context.Context) ([]string, error) {
 	for _, m := range gone {
 		ids = append(ids, m.ID)
 	}
-	if err = errors.Join(err, failed); err == nil && len(gone) > 0 {
+	if err = errors.Join(err, failed); err != nil {
+		return ids, err
+	}
+	due, err := s.snapshots.RemovalDue(ctx)
+	if err == nil && (due || len(gone) > 0) {
 		_, err = s.snapshots.GC(ctx)
 	}
 	return ids, err

@@ -34,6 +34,9 @@ func (s *System) readyChecks(ctx context.Context) []rest.ReadyCheck {
 	add("database", err == nil, "error", err)
 	err = s.checkDefaultProvider(ctx)
 	add("provider", err == nil, "error", err)
+	if s.cluster != nil {
+		add("replica", s.Registry.HasLease(), "node", s.cluster.node)
+	}
 	free, err := diskreserve.Free(s.Dir)
 	add("disk", err == nil && free >= minFree, "free", free, "needed", int64(minFree), "error", err)
 	return out

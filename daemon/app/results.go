@@ -6,12 +6,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"time"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/atomicfile"
+	"github.com/croft-run/croft/internal/lazyregexp"
 	"github.com/croft-run/croft/tool"
 )
 
@@ -21,7 +21,7 @@ const (
 	maxResults = 100
 )
 
-var resultID = regexp.MustCompile(`^result-[A-Z2-7]{26}$`)
+var resultID = lazyregexp.New(`^result-[A-Z2-7]{26}$`)
 
 // A resultDir keeps the long texts of answers in files, so that the next process reads what
 // this one's answer refers to: croft tool ends after one answer.

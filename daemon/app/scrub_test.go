@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/croft-run/croft/daemon/app"
+	"github.com/croft-run/croft/daemon/config"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/tool"
 	"github.com/croft-run/croft/workspace"
@@ -151,5 +152,42 @@ func searchData(t *testing.T, dir string, texts []string, except ...string) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestSecretsOfCroftItselfAreWithheld: no agent gets the API keys of providers, nor the password of
+// the proxy.
+func TestSecretsOfCroftItselfAreWithheld(t *testing.T) {
+	for _, name := range []string{"PLAIN", "E2B_API_KEY", "TEAM_KEY", "PROXY_PASSWORD"} {
+		t.Setenv("CROFT_SECRET_"+name, "value-of-"+name)
+	}
+	settings, err := config.Parse([]byte(`version: 1
+providers: {boxes: {kind: e2b, options: {server: https://boxes.example, key: team_key}}}
+network: {proxy: {url: "http://proxy.example:3128", user: me, secret: proxy_password}}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sys, err := app.Open(t.Context(), app.Config{DataDir: filepath.Join(t.TempDir(), "data"), Operator: true, Settings: settings})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sys.Close(context.WithoutCancel(t.Context()))
+	if _, err := sys.Create(t.Context(), workspace.Spec{Kind: "memory", Name: "demo"}, ""); err != nil {
+		t.Fatal(err)
+	}
+	env, err := sys.ToolEnv(tool.Config{Workspaces: sys.Workspaces("demo"), SecretsOf: func(_, id string) string { return id }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer env.Close(context.WithoutCancel(t.Context()))
+	for name, ok := range map[string]bool{"plain": true, "e2b_api_key": false, "E2B_API_KEY": false, "team_key": false, "proxy_password": false} {
+		res, err := env.Run(t.Context(), tool.Request{Tool: "secret", Args: json.RawMessage(`{"name": "` + name + `"}`)})
+		if (err == nil) != ok || strings.Contains(res.Text, "value-of-") != ok || !ok && fault.Of(err) != fault.PermissionDenied {
+			t.Errorf("secret %s: %q, %v", name, res.Text, err)
+		}
+	}
+	if res, err := env.Run(t.Context(), tool.Request{Tool: "secrets_available", Args: json.RawMessage(`{}`)}); err != nil || strings.Contains(strings.ToLower(res.Text), "key") {
+		t.Errorf("secrets_available: %q, %v", res.Text, err)
 	}
 }

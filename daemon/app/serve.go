@@ -39,14 +39,28 @@ func (s *System) Lock() (unlock func(), err error) { return lockDataDir(s.Dir) }
 
 // Serve answers on l until ctx ends, and then stops in order. Meanwhile the registry
 // sweeps leftovers, renews leases and expires workspaces, and once an hour garbage is
-// collected; failures of these are only logged. Serve closes l. The system stays open.
+// collected; failures of these are only logged. If the data directory is removed or
+// replaced, Serve stops with an error. Serve closes l. The system stays open.
 func (s *System) Serve(ctx context.Context, l net.Listener) error {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
 	if err := s.CheckToken(l.Addr()); err != nil {
+		return errors.Join(err, l.Close())
+	}
+	if err := s.checkBucketAccess(ctx); err != nil {
+		return errors.Join(err, l.Close())
+	}
+	// Requests may come as soon as the other replicas see this one: the listener queues them.
+	if err := s.Registry.Join(ctx); err != nil {
 		return errors.Join(err, l.Close())
 	}
 	sandboxes, err := s.openE2B(ctx, l.Addr())
 	if err != nil {
 		return errors.Join(err, l.Close())
+	}
+	ui, err := s.openPage()
+	if err != nil {
+		return errors.Join(err, l.Close(), withTimeout(ctx, requestsTimeout, sandboxes.close))
 	}
 	s.events.serving.Store(true)
 	s.keepWarm(ctx, sandboxes)
@@ -56,8 +70,15 @@ func (s *System) Serve(ctx context.Context, l net.Listener) error {
 	go func() { ran <- s.Registry.Run(background) }()
 	var collecting sync.WaitGroup
 	collecting.Go(func() { s.collectPeriodically(background) })
+	var removed error
+	collecting.Go(func() {
+		s.watchDataDir(background, func(cause error) {
+			removed = cause
+			end(cause)
+		})
+	})
 
-	server := s.newHTTPServer(ctx, s.observeRequests(sandboxes.over(s.API)))
+	server := s.newHTTPServer(ctx, s.acceptForwarded(s.observeRequests(sandboxes.before(ui.Over(sandboxes.over(s.API))))))
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
 
@@ -69,6 +90,7 @@ func (s *System) Serve(ctx context.Context, l net.Listener) error {
 		s.API.Drain()
 		s.agents.drain()
 		sandboxes.envd.Drain()
+		s.endForwarding()
 		if err := withTimeout(ctx, requestsTimeout, server.Shutdown); err != nil {
 			s.log.Warn("requests were cut off", "error", err)
 			errs = append(errs, server.Close())
@@ -80,11 +102,14 @@ func (s *System) Serve(ctx context.Context, l net.Listener) error {
 	case err := <-served:
 		errs = append(errs, err)
 	}
-	errs = append(errs, withTimeout(ctx, requestsTimeout, sandboxes.close))
+	errs = append(errs, withTimeout(ctx, requestsTimeout, sandboxes.close), withTimeout(ctx, stepTimeout, s.evals.close))
 	stop()
 	collecting.Wait()
 	if err := <-ran; err != nil && !errors.Is(err, context.Canceled) {
 		errs = append(errs, err)
+	}
+	if removed != nil { // what else failed follows from it
+		return removed
 	}
 	return ignoreClosed(errors.Join(errs...))
 }

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -62,6 +63,50 @@ func (s *System) commandPolicy(kind string) *cmdpolicy.Options {
 		rules.Env.Fixed = s.settings().FixedEnv()
 	}
 	return rules
+}
+
+// PolicyWarnings says which policies of the configuration have limits that this host can't
+// enforce: no workspace is opened with one, or the limit is ignored if it is best effort.
+func (s *System) PolicyWarnings(ctx context.Context) []string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(s.settings().Policies)) {
+		p, err := s.settings().Policy(name)
+		if err != nil || p.Limits.IsZero() {
+			continue
+		}
+		traits, err := s.defaultTraits(ctx, p)
+		if err != nil {
+			out = append(out, fmt.Sprintf("policy %s: no workspace can be opened with it here: %v", name, err))
+			continue
+		}
+		for _, r := range driver.Resources {
+			if l := p.Limits[r.Name]; l.Max > 0 && !traits.Limits[r.Name].Enforced() {
+				out = append(out, fmt.Sprintf("policy %s: limit %s is ignored here: %s", name, r.Name, traits.Limits[r.Name].Reason))
+			}
+		}
+	}
+	return out
+}
+
+// defaultTraits returns the traits of the provider that workspaces with a policy are opened
+// with if none is named.
+func (s *System) defaultTraits(ctx context.Context, p driver.Policy) (driver.Traits, error) {
+	spec := driver.Spec{Policy: p}
+	if err := s.resolveAuto(ctx, &spec); err != nil {
+		return driver.Traits{}, err
+	}
+	kind, _, err := s.settings().Provider(cmp.Or(spec.Kind, s.settings().Defaults.Provider))
+	if err != nil {
+		return driver.Traits{}, err
+	}
+	if err := s.checkProvider(ctx, kind, spec); err != nil {
+		return driver.Traits{}, fmt.Errorf("%s: %w", kind, err)
+	}
+	provider, err := s.Mux.Provider(kind)
+	if err != nil {
+		return driver.Traits{}, err
+	}
+	return provider.Probe(ctx)
 }
 
 // egressCredentials returns the credentials of the configuration for the egress proxy.
@@ -163,6 +208,9 @@ func (s *System) checkKind(kind string) error {
 // with its options, and the template. For a client of a server the configuration is a
 // ceiling.
 func (s *System) admitSpec(ctx context.Context, spec *driver.Spec, policy string) error {
+	if err := s.checkDataDir(); err != nil {
+		return err
+	}
 	if err := checkHostAccess(ctx, spec); err != nil {
 		return err
 	}
@@ -205,9 +253,11 @@ func (s *System) admitSpec(ctx context.Context, spec *driver.Spec, policy string
 	return s.checkCredentials(ctx, name, spec.Policy)
 }
 
-// LeftOutLabel is the label of a workspace with the credential files that were left out
-// of the directory that it started from.
-const LeftOutLabel = "croft.leftOut"
+// Labels of a workspace with what was left out of the directory that it started from.
+const (
+	LeftOutLabel    = "croft.leftOut"    // credential files
+	UnreadableLabel = "croft.unreadable" // what the user may not read
+)
 
 // resolveTemplate replaces a template by its snapshot. A directory is captured, unless
 // it is to be used live.
@@ -222,13 +272,24 @@ func (s *System) resolveTemplate(ctx context.Context, spec *driver.Spec) error {
 			return err
 		}
 		spec.From = driver.Source{Snapshot: m.ID, CrossSession: true}
-		if len(m.LeftOut) > 0 {
-			spec.Labels = maps.Clone(spec.Labels)
-			if spec.Labels == nil {
-				spec.Labels = map[string]string{}
+		var unreadable []string
+		for _, skip := range m.Missing {
+			if skip.Reason == driver.SkipUnreadable {
+				unreadable = append(unreadable, skip.Path)
 			}
-			spec.Labels[LeftOutLabel] = leftOutText(m.LeftOut)
 		}
+		labels := maps.Clone(spec.Labels)
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		if len(m.LeftOut) > 0 {
+			labels[LeftOutLabel] = leftOutText(len(m.LeftOut), "credential files", m.LeftOut)
+		}
+		if len(unreadable) > 0 {
+			// Missing has the first of them; what vanished meanwhile is counted, too.
+			labels[UnreadableLabel] = leftOutText(max(int(m.MissingTotal), len(unreadable)), "files or directories that you may not read", unreadable)
+		}
+		spec.Labels = labels
 		return nil
 	}
 	t, err := s.templates.Get(ctx, from.Template)
@@ -240,12 +301,12 @@ func (s *System) resolveTemplate(ctx context.Context, spec *driver.Spec) error {
 }
 
 // leftOutText counts and names files, within the limits of a label.
-func leftOutText(names []string) string {
+func leftOutText(total int, what string, names []string) string {
 	const most = 200
-	text := fmt.Sprintf("%d credential files:", len(names))
+	text := fmt.Sprintf("%d %s:", total, what)
 	for i, name := range names {
 		if name = printableName(name); len(text)+len(name) > most {
-			return text + fmt.Sprintf(" and %d more", len(names)-i)
+			return text + fmt.Sprintf(" and %d more", total-i)
 		}
 		if i > 0 {
 			text += ","

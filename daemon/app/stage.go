@@ -10,18 +10,12 @@ import (
 	"github.com/croft-run/croft/tool/skill"
 )
 
-// openStage opens the staging metadata and the artifacts in the data directory.
-func (s *System) openStage() (err error) {
+// openStage opens the staging metadata, in the data directory, and the artifacts.
+func (s *System) openStage(ctx context.Context) (err error) {
 	if s.staging, err = stage.NewDirState(filepath.Join(s.Dir, "prep")); err != nil {
 		return err
 	}
-	artifacts, bucket, err := stage.OpenArtifacts(filepath.Join(s.Dir, "artifacts"), "")
-	if err != nil {
-		return err
-	}
-	s.artifacts = artifacts
-	s.open = append(s.open, bucket)
-	return nil
+	return s.openArtifacts(ctx)
 }
 
 // skillTools returns the tools for skills and artifacts.

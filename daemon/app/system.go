@@ -5,14 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"gocloud.dev/blob"
 
 	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/client"
@@ -29,6 +34,7 @@ import (
 	"github.com/croft-run/croft/registry"
 	"github.com/croft-run/croft/secret"
 	"github.com/croft-run/croft/server/httpguard"
+	"github.com/croft-run/croft/server/replica"
 	"github.com/croft-run/croft/server/rest"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/snapshot/template"
@@ -64,6 +70,14 @@ type Config struct {
 	// answers 503, and the end of accepting connections.
 	DrainDelay time.Duration
 
+	// Self returns croft itself as a command on the same data directory and configuration, to start
+	// evaluations with; nil starts none.
+	Self func(ctx context.Context, args ...string) (*exec.Cmd, error)
+
+	// Replica makes the system a replica of the cluster of Settings, if there is one: it
+	// serves requests. Without it the system is a command on the replica's data directory.
+	Replica bool
+
 	// Telemetry has the metrics and traces of a server; nil is none.
 	Telemetry *telemetry.Telemetry
 }
@@ -89,6 +103,7 @@ type System struct {
 	Registry *registry.Registry
 	API      *rest.Server
 
+	marker   fs.FileInfo // version file of the data directory
 	log      *slog.Logger
 	operator bool
 	current  atomic.Pointer[config.Config] // see Reload
@@ -98,6 +113,9 @@ type System struct {
 	store    registry.Store
 	agents   *toolServer
 	guard    httpguard.Guard
+	evals    *evalRuns
+	node     string   // name of the node in the cluster; "" without one
+	cluster  *cluster // nil if the system is no replica of a cluster
 
 	telemetry *telemetry.Telemetry
 
@@ -108,6 +126,8 @@ type System struct {
 	staging    *stage.DirState  // staging metadata of workspaces
 	artifacts  *stage.Artifacts // of all workspaces, by their ids
 	open       []io.Closer      // providers that hold something open, and what they share
+	shared     []io.Closer      // buckets, which are closed after the providers
+	bucket     *blob.Bucket     // of the configuration, with the snapshots; nil without one
 
 	mu     sync.Mutex
 	local  *localAPI // guarded by mu
@@ -143,6 +163,9 @@ func Open(ctx context.Context, cfg Config) (*System, error) {
 		return nil, err
 	}
 	s := &System{Dir: dir, Token: strings.TrimSpace(cfg.Token), log: cfg.Log, operator: cfg.Operator, version: cfg.Version, telemetry: cfg.Telemetry, drainDelay: cfg.DrainDelay}
+	if s.marker, err = os.Lstat(filepath.Join(dir, versionFile)); err != nil {
+		return nil, fmt.Errorf("app: data directory: %w", err)
+	}
 	s.current.Store(cfg.Settings)
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
@@ -184,13 +207,18 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 	if err := snapshot.RecoverAll(ctx, JournalsDir(s.Dir)); err != nil {
 		s.log.Warn("app: an interrupted change of a directory can't be completed", "error", err)
 	}
-	s.snapshots = all.Snapshots(all.Config{Data: s.Dir, Needed: s.isSnapshotNeeded, TenantOf: s.tenantOf, Log: s.log})
+	if s.node, err = clusterNode(s.settings().Cluster); err != nil {
+		return err
+	}
+	if err := s.openSnapshots(ctx); err != nil {
+		return err
+	}
 	providers, err := s.openProviders(ctx, cfg)
 	if err != nil {
 		return err
 	}
 	s.templates = &template.Catalog{
-		Store: all.Snapshots(all.Config{Data: s.Dir, Needed: s.isSnapshotNeeded, TenantOf: s.tenantOf, Log: s.log}), Temp: filepath.Join(s.Dir, "tmp"),
+		Store: s.snapshots, Temp: filepath.Join(s.Dir, "tmp"),
 		Roots: s.hostRoots(cfg.Beyond), Forbidden: []string{s.Dir}, Transport: publicTransport(),
 	}
 	s.Mux = workspace.NewMux(providers...)
@@ -200,14 +228,19 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 	if s.store, err = registry.OpenStore(ctx, s.storeURL(cfg.StoreURL)); err != nil {
 		return err
 	}
-	owner, err := newDataDirOwner(ctx, s.Dir, providers, s.store, s.log)
+	member, err := s.openCluster(ctx, cfg)
 	if err != nil {
 		return err
 	}
-	if err := s.openStage(); err != nil {
+	owner, err := newDataDirOwner(ctx, s.Dir, s.node, providers, s.store, s.log)
+	if err != nil {
+		return err
+	}
+	if err := s.openStage(ctx); err != nil {
 		return err
 	}
 	s.Registry, err = registry.New(ctx, s.store, s.Mux, &registry.Options{
+		Cluster: member, Lease: clusterLease(member),
 		Log: s.log, Events: s.events, Owner: owner, MaxOpen: int(s.settings().Caps.MaxOpen), Swept: s.sweepRecords, Removed: s.removeRecords,
 		Quota: s.quota, CheckSource: s.checkSource, Admit: s.checkKind, HasSecret: s.scrub.hasSecret(ctx), HasSecretValue: s.scrub.hasValue(ctx), Scrub: s.scrub.text(ctx),
 	})
@@ -223,10 +256,13 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 		}
 		metrics = s.telemetry.Handler()
 	}
+	s.evals = newEvalRuns(s.Dir, s.settings, cfg.Self, s.log)
 	s.API, err = rest.New(rest.Config{
 		Registry: s.Registry, Mux: s.Mux, Guard: s.guard, Version: cfg.Version, Log: s.log,
 		Events: s.events.Stream, Recent: s.events.recent, Levels: s.isolationLevels, Admit: s.admitSpec, AdmitPolicy: s.admitPolicy, AdmitKind: s.checkKind,
-		Mounts: mounts, Metrics: metrics, Ready: s.readyChecks, Templates: s.templates, Snapshots: s.snapshots, Export: s.exportFunc(s.hostRoots(cfg.Beyond)), Import: s.importFunc(s.hostRoots(cfg.Beyond)),
+		Mounts: mounts, Forward: s.forwardRoute(), Metrics: metrics, Ready: s.readyChecks, Templates: s.templates, Snapshots: s.snapshots, Export: s.exportFunc(s.hostRoots(cfg.Beyond)), Import: s.importFunc(s.hostRoots(cfg.Beyond)),
+		Tenants: s.tenantNames, QuotaOf: s.tenantQuota, Evals: s.evals,
+		Host:    rest.HostApply{Roots: func() []string { return s.settings().HostRoots }, Forbidden: s.Dir, Journals: JournalsDir(s.Dir)},
 		Staging: s.staging, Artifacts: s.artifacts, Audit: s.auditSink(), Commands: func(id string) profile.Commands { return s.projectCommands("", id) },
 	})
 	if err != nil {
@@ -276,11 +312,19 @@ func (s *System) isSnapshotNeeded(ctx context.Context, snapshot string) (bool, e
 // Each is wrapped with the command policy and concurrency limit of the configuration.
 func (s *System) openProviders(ctx context.Context, cfg Config) ([]driver.Provider, error) {
 	providers, err := all.Providers(all.Config{
-		Data: s.Dir, Needed: s.isSnapshotNeeded, TenantOf: s.tenantOf, Log: s.log, HostRoots: s.hostRoots(cfg.Beyond),
+		Data: s.Dir, Snapshots: s.snapshots, Log: s.log, HostRoots: s.hostRoots(cfg.Beyond),
 		Secrets: s.secrets, Credentials: s.credentials(cfg.Secrets), Upstream: upstreamProxy(s.settings()), Events: s.events, Resolver: cfg.Resolver,
 	})
 	if err != nil {
 		return nil, err
+	}
+	for _, p := range cfg.Providers {
+		if u, ok := p.(snapshot.Configurable); ok {
+			u.SetSnapshots(s.snapshots)
+		}
+		if e, ok := p.(egress.Configurable); ok {
+			e.SetEgress(egress.Options{Secrets: s.secrets, Credentials: s.credentials(cfg.Secrets), Upstream: upstreamProxy(s.settings()), Events: s.events, Resolver: cfg.Resolver})
+		}
 	}
 	providers = append(providers, cfg.Providers...)
 	seen := map[string]bool{}
@@ -379,7 +423,9 @@ func (s *System) newHTTPServer(ctx context.Context, handler http.Handler) *http.
 		// OPTIONS * needs the token, too.
 		DisableGeneralOptionsHandler: true,
 
-		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
+		ErrorLog:  slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
+		Protocols: s.protocols(),
+		HTTP2:     replica.ServerHTTP2(),
 		// The end of ctx does not cancel requests; shutting down bounds them.
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 	}
@@ -406,9 +452,12 @@ func (s *System) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// closeStores closes the store and the events file.
+// closeStores closes the buckets, the store and the events file.
 func (s *System) closeStores() error {
 	var errs []error
+	for _, b := range s.shared {
+		errs = append(errs, b.Close())
+	}
 	if s.store != nil {
 		errs = append(errs, s.store.Close())
 	}

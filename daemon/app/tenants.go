@@ -18,6 +18,7 @@ import (
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/registry"
 	"github.com/croft-run/croft/secret"
+	"github.com/croft-run/croft/server/rest"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -82,6 +83,18 @@ func (s *System) quota(tenant string) registry.Quota {
 	return q
 }
 
+// tenantNames lists the tenants of the configuration.
+func (s *System) tenantNames() []string { return slices.Collect(maps.Keys(s.settings().Tenants)) }
+
+// tenantQuota returns the quotas of a tenant for the API.
+func (s *System) tenantQuota(tenant string) rest.TenantQuota {
+	t := s.settings().Tenant(tenant)
+	return rest.TenantQuota{
+		Workspaces: int(t.MaxWorkspaces), CPU: int64(t.CPUs), Memory: int64(t.Memory), Disk: int64(t.Disk),
+		Connections: int(t.MaxConnections), RequestsPerSecond: float64(t.RequestsPerSecond),
+	}
+}
+
 // requestRate returns the requests per second of a tenant; 0 is no limit.
 func (s *System) requestRate(tenant string) float64 {
 	if tenant == "" {
@@ -139,6 +152,9 @@ func checkHostAccess(ctx context.Context, spec *driver.Spec) error {
 // checkNetwork refuses a network beyond the public internet, such as the loopback of this host,
 // unless the operator asks for it, or has policies that say what a workspace may reach.
 func (s *System) checkNetwork(ctx context.Context, n driver.Network) error {
+	if err := egress.Check(n); err != nil {
+		return err
+	}
 	if p, ok := auth.From(ctx); !ok || p.Operator() || s.settings().HasCeilings() {
 		return nil
 	}
@@ -157,18 +173,18 @@ func (s *System) checkNetwork(ctx context.Context, n driver.Network) error {
 	return fmt.Errorf("app: network: %w: %s is not of the public internet alone; the operator can allow it in a policy (section policies of croft.yaml)", fault.PermissionDenied, what)
 }
 
-// checkSource refuses a snapshot that the context's principal does not see.
+// checkSource refuses a snapshot that the context's principal does not see, or that only another
+// node of the cluster can read.
 func (s *System) checkSource(ctx context.Context, from driver.Source) error {
-	if p, ok := auth.From(ctx); !ok || p.Operator() {
-		return nil
-	}
-	if filepath.IsAbs(from.Template) || from.Live {
+	p, ok := auth.From(ctx)
+	isOperator := !ok || p.Operator()
+	if !isOperator && (filepath.IsAbs(from.Template) || from.Live) {
 		return auth.RequireOperator(ctx, "app: a directory of the host as template")
 	}
-	if from.Snapshot == "" {
+	if from.Snapshot == "" || isOperator && s.node == "" {
 		return nil
 	}
-	_, err := s.snapshots.Get(ctx, from.Snapshot)
+	_, _, err := s.snapshots.Tree(ctx, from.Snapshot)
 	return err
 }
 
@@ -187,7 +203,7 @@ func (s *System) Reload(ctx context.Context, settings *config.Config) (restart [
 		name     string
 		old, now any
 	}{
-		{"data", old.Data, settings.Data}, {"server", old.Server, settings.Server}, {"store", old.Store, settings.Store},
+		{"data", old.Data, settings.Data}, {"server", old.Server, settings.Server}, {"store", old.Store, settings.Store}, {"cluster", old.Cluster, settings.Cluster},
 		{"providers", old.Providers, settings.Providers}, {"hostRoots", old.HostRoots, settings.HostRoots}, {"skills", old.Skills, settings.Skills},
 		{"env", old.Env, settings.Env}, {"commands", old.Commands, settings.Commands}, {"caps", old.Caps, settings.Caps},
 		{"events", old.Events, settings.Events}, {"effects", old.Effects, settings.Effects}, {"secrets", old.Secrets, settings.Secrets},

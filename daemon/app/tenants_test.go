@@ -32,7 +32,7 @@ type team struct {
 	red, redRead, redRun, blue string // keys
 	redKey                     string // id of the key red
 
-	workspace, snapshot, template, session, artifact, context string // of red
+	workspace, snapshot, template, session, artifact, context, share string // of red
 }
 
 func newTeam(t *testing.T, settingsText string) *team {
@@ -127,6 +127,8 @@ func (m *team) fill() {
 	m.must("POST", one+"/sessions", `{"script":"echo `+marker+`; sleep 1000"}`, &made)
 	m.session, m.artifact, m.context = made.ID, "report.txt", "x"
 	m.must("PUT", one+"/artifacts/content?name="+m.artifact, marker, nil)
+	m.must("POST", one+"/shares", `{}`, &made)
+	m.share = made.ID
 }
 
 // An operation is a route of the OpenAPI document.
@@ -177,7 +179,7 @@ func (m *team) routes() []operation {
 // request returns the path and body of a request about what red has.
 func (m *team) request(o operation) (path, body string) {
 	path = strings.NewReplacer("{id}", m.workspace, "{snapshot}", m.snapshot, "{template}", m.template,
-		"{sid}", m.session, "{context}", m.context, "{key}", m.redKey, "{port}", "8080").Replace(o.path)
+		"{sid}", m.session, "{context}", m.context, "{key}", m.redKey, "{port}", "8080", "{share}", m.share, "{run}", "2026-01-01T00-00-00-000Z").Replace(o.path)
 	q := url.Values{}
 	for _, p := range o.Parameters {
 		switch {
@@ -543,7 +545,7 @@ func TestQuotas(t *testing.T) {
 	if status, text := open(m.red, limited); status != http.StatusOK {
 		t.Errorf("2 of 3 GiB: %d %s", status, text)
 	}
-	if status, text := open(m.red, limited); status != http.StatusTooManyRequests || !strings.Contains(text, "quota of memory, 3221225472") {
+	if status, text := open(m.red, limited); status != http.StatusTooManyRequests || !strings.Contains(text, "quota of memory, 3 GiB") {
 		t.Errorf("4 of 3 GiB: %d %s, want 429 that names the quota", status, text)
 	}
 	refused := 0

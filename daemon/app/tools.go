@@ -1,7 +1,9 @@
 package app
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -14,6 +16,7 @@ import (
 	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/daemon/config"
 	"github.com/croft-run/croft/fault"
+	e2bprovider "github.com/croft-run/croft/provider/e2b"
 	"github.com/croft-run/croft/registry"
 	"github.com/croft-run/croft/secret"
 	"github.com/croft-run/croft/snapshot/history"
@@ -109,8 +112,8 @@ const MCPLabel = "croft-mcp"
 // is the id of that one. Clients bound to it reach them, also after the server restarts.
 const forkOfLabel = "croft-fork-of"
 
-// withheldSecrets names the secrets that no tool may ask for, because they are
-// credentials of the configuration or of the workspace's policy.
+// withheldSecrets names the secrets that no tool may ask for, because they are credentials of
+// the configuration or of the workspace's policy, or because Croft itself logs in with them.
 func (s *System) withheldSecrets(ctx context.Context, id string) ([]string, error) {
 	known := egressCredentials(s.settings())
 	var names []string
@@ -126,7 +129,26 @@ func (s *System) withheldSecrets(ctx context.Context, id string) ([]string, erro
 			names = append(names, secretName(known, r.Credential))
 		}
 	}
-	return names, nil
+	return append(names, s.loginSecrets(rec)...), nil
+}
+
+// loginSecrets names the secrets with which Croft itself logs in: at a proxy, and at servers of
+// E2B's API, also at that of a workspace.
+func (s *System) loginSecrets(rec registry.Record) []string {
+	names := []string{e2bprovider.DefaultKey}
+	if name := s.settings().Network.Proxy.Secret; name != "" {
+		names = append(names, name)
+	}
+	for name, p := range s.settings().Providers {
+		if key, ok := p.Options["key"].(string); ok && cmp.Or(p.Kind, name) == e2bprovider.Kind {
+			names = append(names, key)
+		}
+	}
+	var own e2bprovider.Options
+	if rec.Kind == e2bprovider.Kind && json.Unmarshal(rec.Spec.Config, &own) == nil && own.Key != "" {
+		names = append(names, own.Key)
+	}
+	return names
 }
 
 // secretForms finds secrets by pattern: those of well-known services and of the
@@ -187,23 +209,25 @@ const newWorkspaceGrace = time.Minute
 
 // Discard destroys the workspaces that have the label and no lease: a program that was
 // killed left them.
-func (s *System) Discard(ctx context.Context, label string) error {
+func (s *System) Discard(ctx context.Context, label string) (ids []string, err error) {
 	list, err := s.Registry.List(ctx, registry.Filter{Labels: map[string]string{label: "true"}})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var errs []error
 	for _, rec := range list {
-		if time.Since(rec.CreatedAt) < newWorkspaceGrace {
+		if time.Since(rec.CreatedAt) < newWorkspaceGrace || rec.Node != s.node {
 			continue
 		}
 		if d, err := s.Registry.Describe(ctx, rec.ID); err == nil && len(d.Holders) == 0 {
 			if err := s.Registry.Destroy(ctx, rec.ID); err != nil && fault.Of(err) != fault.NotFound {
 				errs = append(errs, err)
+				continue
 			}
+			ids = append(ids, rec.ID)
 		}
 	}
-	return errors.Join(errs...)
+	return ids, errors.Join(errs...)
 }
 
 // Workspaces returns the workspaces of this system for tools: by name, or by id if they

@@ -28,7 +28,7 @@ func (s *System) wrapProvider(ctx context.Context, p driver.Provider) (driver.Pr
 	if cfg.Pool.Size > 0 {
 		pooled, err := pool.Wrap(ctx, p, pool.Options{
 			Dir: filepath.Join(s.Dir, "pool", kind), Log: s.log,
-			Size: int(cfg.Pool.Size), Shapes: int(cfg.Pool.Shapes), Idle: time.Duration(cfg.Pool.Idle),
+			Size: int(cfg.Pool.Size), Shapes: int(cfg.Pool.Shapes), Idle: time.Duration(cfg.Pool.Idle), Enabled: s.poolEnabled(p),
 		})
 		if err != nil {
 			return nil, err

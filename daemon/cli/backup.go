@@ -140,6 +140,9 @@ func (a *command) restore(ctx context.Context, file string) (err error) {
 		if err != nil {
 			return "", err
 		}
+		if c.Store.Bucket != "" {
+			return "", fmt.Errorf("restore: %w: a backup has its snapshots and artifacts for a data directory, and the configuration has a bucket (store.bucket); leave it out", fault.Unsupported)
+		}
 		return c.Store.URL, nil
 	})
 	stop()

@@ -152,7 +152,10 @@ func (a *command) remoteClient() (*client.Client, error) {
 func (a *command) serverToken() (string, error) {
 	token := a.givenToken()
 	if token == "" {
-		token = a.localToken()
+		var err error
+		if token, err = a.localToken(); err != nil {
+			return "", err
+		}
 	}
 	if token == "" {
 		return "", fmt.Errorf("server %s: %w: no token: give --token or set CROFT_TOKEN; croft up prints the token and stores it in DATA/token", a.server, fault.Unauthenticated)
@@ -162,21 +165,21 @@ func (a *command) serverToken() (string, error) {
 
 // localToken returns the token of the data directory if the server's address is
 // loopback. Other servers get only a token that the user gave.
-func (a *command) localToken() string {
+func (a *command) localToken() (string, error) {
 	u, err := url.Parse(a.server)
 	if err != nil {
-		return ""
+		return "", nil //nolint:nilerr // the client reports it
 	}
 	if ip := net.ParseIP(u.Hostname()); u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return ""
+		return "", nil
 	}
 	settings, err := a.settings()
 	if err != nil {
-		return ""
+		return "", fmt.Errorf("the configuration, which names the data directory with the token: %w", err)
 	}
 	data, err := os.ReadFile(filepath.Join(settings.Data, "token"))
 	if err != nil {
-		return ""
+		return "", nil //nolint:nilerr // the token file is missing, or belongs to another user
 	}
-	return strings.TrimSpace(string(data))
+	return strings.TrimSpace(string(data)), nil
 }

@@ -182,6 +182,7 @@ func (a *command) inWorkspace(ctx context.Context, opts codeOptions, spec worksp
 	return a.withClient(ctx, func(c *client.Client) (err error) {
 		if a.server == "" {
 			a.sweepRuns(ctx, c)
+			a.sweepOrphans(ctx)
 		}
 		rec, err := c.CreateWith(ctx, spec, opts.policy.name)
 		if err != nil {

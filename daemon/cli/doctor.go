@@ -98,7 +98,7 @@ func printDiagnosis(w io.Writer, d client.Diagnosis) error {
 		}
 		rows = append(rows, []string{string(l.Level), works, oneLine(why)})
 		for _, lack := range l.Lacks {
-			rows = append(rows, []string{"", "", "does not prevent: " + oneLine(lack)})
+			rows = append(rows, []string{"", "", "limitation: " + oneLine(lack)})
 		}
 	}
 	if len(d.Levels) == 0 {

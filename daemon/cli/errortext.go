@@ -1,22 +1,22 @@
 package cli
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/lazyregexp"
 )
 
 // packageNames are the packages and providers whose names begin errors. A user knows none
 // of them from the command line.
 var packageNames = []string{
-	"app", "backup", "client", "config", "docker", "egress", "eval", "files", "filestore", "history", "jupyter", "local", "mcpserver", "memory",
-	"process", "registry", "sandbox", "setup", "snapshot", "stage", "store", "suite", "template", "work",
+	"app", "backup", "client", "cmdpolicy", "config", "docker", "e2b", "egress", "eval", "files", "filestore", "history", "jupyter", "local", "mcpserver", "memory",
+	"process", "registry", "sandbox", "setup", "snapshot", "ssh", "stage", "store", "suite", "template", "work",
 }
 
 // innerStep is an operation of a package, which the command line implies.
-var innerStep = regexp.MustCompile(`^(open|create|ask the engine|source)( "[^"]*"| [a-z0-9]{20})?$`)
+var innerStep = lazyregexp.New(`^(open|create|ask the engine|source)( "[^"]*"| [a-z0-9]{20})?$`)
 
 // errorText returns an error as two texts for a user: what is wrong, and what to do.
 func (a *command) errorText(err error) (what, hint string) {
@@ -63,8 +63,11 @@ func (a *command) withNames(text string) string {
 }
 
 // adviceStart finds the part of a text that says what to do, or what is allowed.
-var adviceStart = regexp.MustCompile(`(?:; |: )((?:did you mean |give |choose |use: |use (?:--|one|another|the) ?|install (?:it|a) |upgrade |run it as |leave out |name a |set the variable |` +
+var adviceStart = lazyregexp.New(`(?:; |: )((?:did you mean |give |choose |use: |use (?:--|one|another|the) ?|install (?:it|a) |upgrade |run it as |leave out |name a |set the variable |` +
 	`check (?:if|the|whether) |"croft |croft [a-z]|allowed are |known: |the [a-z]+ are |a name is |expected [a-z]+ or ).*)$`)
+
+// bareValue is a text that names a value, and not what is wrong with it.
+var bareValue = lazyregexp.New(`^(?:[^"]*: )?(?:[A-Za-z-]+ )*"[^"]*"$`)
 
 // cutAdvice separates what is wrong from what to do.
 func cutAdvice(text string) (what, advice string) {
@@ -77,6 +80,9 @@ func cutAdvice(text string) (what, advice string) {
 	for _, c := range fault.All() {
 		if before, ok := strings.CutSuffix(what, ": "+c.Error()); ok && c == fault.InvalidArgument {
 			what = before
+			if bareValue.MatchString(what) && !strings.Contains(what, "unknown ") && !strings.Contains(what, "no ") {
+				what += " is not valid"
+			}
 		}
 	}
 	return what, advice
@@ -84,39 +90,46 @@ func cutAdvice(text string) (what, advice string) {
 
 // advices are what to do about errors that do not say it themselves.
 var advices = []struct {
-	text   *regexp.Regexp
+	text   *lazyregexp.Regexp
 	advice string
 }{
-	{regexp.MustCompile(`^workspace "[^"]*": not found$`), "croft ws list lists the workspaces; croft ws open NAME makes one"},
-	{regexp.MustCompile(`^workspace "[^"/]*[./~][^"]*"`), "croft ws list lists the names; a directory of this host is --dir DIR"},
-	{regexp.MustCompile(`^work "[^"]*": not found$`), "croft work list --all lists the works"},
-	{regexp.MustCompile(`^snapshot "[^"]*": not found`), "croft ws snapshots NAME lists those of a workspace, croft snapshot list all"},
-	{regexp.MustCompile(`^artifact .*: not found`), "croft artifact list NAME lists those of a workspace"},
-	{regexp.MustCompile(`^server .*(connection refused|invalid port|no such host|i/o timeout)`), "is the server running? croft up starts one; leave out --server, and unset CROFT_SERVER, to use the data directory"},
-	{regexp.MustCompile(`certificate|HTTP response to HTTPS client`), "check whether the URL of --server begins with http:// or https://"},
-	{regexp.MustCompile(`program "[^"]*": not found`), "the command is a program, not an image; a sandbox has those of this host below /usr and /opt, and with --toolchain auto those of your home directory"},
-	{regexp.MustCompile(`[Ww]orkspace path does not exist|directory .*: not found$`), "give a directory that exists: mkdir makes one"},
-	{regexp.MustCompile(`is not a directory|: not a directory$`), "give a directory, not a file"},
-	{regexp.MustCompile(`^commands: unsupported`), "use --provider sandbox, or another one with a shell: croft provider list"},
-	{regexp.MustCompile(`pausing: unsupported`), "use --provider sandbox for a workspace that can be paused: croft provider list"},
-	{regexp.MustCompile(`cannot reset a workspace`), "only a failed workspace needs it: croft ws describe NAME shows the state"},
-	{regexp.MustCompile(`cannot (resume|pause) a workspace`), "croft ws list shows the states"},
-	{regexp.MustCompile(`no snapshot or checkpoint has`), "open a workspace with croft ws open NAME --checkpoints, or take a snapshot first: croft ws snapshot NAME"},
-	{regexp.MustCompile(`is none of \[`), "give one of these"},
-	{regexp.MustCompile(`regular expression`), "quote special characters with \\, or search for a text: croft ws grep -F NAME TEXT"},
-	{regexp.MustCompile(`outside the workspace`), "give a path inside the workspace, such as src/main.go"},
-	{regexp.MustCompile(`^arguments are not JSON`), `give a JSON object, such as: croft tool Read '{"file_path": "README.md"}'; croft tool NAME --schema shows the arguments`},
-	{regexp.MustCompile(` is required$`), "croft tool NAME --schema shows the arguments"},
-	{regexp.MustCompile(`not valid YAML`), "mend the line, or see the keys: croft config schema"},
-	{regexp.MustCompile(`there is no such file$`), "croft config print writes a configuration with all defaults, to begin with"},
-	{regexp.MustCompile(`no backup`), "give a file that croft backup FILE wrote"},
-	{regexp.MustCompile(`No skillgym config found`), "or write a suite in YAML: croft eval skills get core explains how"},
-	{regexp.MustCompile(`read results: `), "give directories of runs, below .skillgym-results"},
-	{regexp.MustCompile(`no agent is installed`), "install one, or add the server by hand: croft mcp --dir DIR"},
-	{regexp.MustCompile(`schemes \[file mem s3\]`), "a directory is file:///path, a bucket s3://NAME?region=REGION"},
-	{regexp.MustCompile(`^(stat|read|open) "[^"]*": not found`), "croft ws ls NAME lists the files"},
-	{regexp.MustCompile(`: no such file or directory$`), "check the path"},
-	{regexp.MustCompile(`^server .*: unauthenticated`), "give the token of that server: --token or CROFT_TOKEN"},
+	{lazyregexp.New(`^workspace "[^"]*": not found$`), "croft ws list lists the workspaces (one of another tenant goes by its id); croft ws open NAME makes one"},
+	{lazyregexp.New(`^workspace "[^"/]*[./~][^"]*"`), "croft ws list lists the names; a directory of this host is --dir DIR"},
+	{lazyregexp.New(`^work "[^"]*": not found$`), "croft work list --all lists the works"},
+	{lazyregexp.New(`^snapshot "[^"]*": not found`), "croft ws snapshots NAME lists those of a workspace, croft snapshot list all"},
+	{lazyregexp.New(`^resolve "[^"]*": .*is not reachable: unavailable`), "the workspace keeps its files; try again when its machine or server answers"},
+	{lazyregexp.New(`API key: secret "[^"]*": (?:secrets not configured|unknown secret)`), "a secret is a variable with the prefix CROFT_SECRET_, such as CROFT_SECRET_E2B_API_KEY, or a file of secrets.dir"},
+	{lazyregexp.New(`^artifact .*: not found`), "croft artifact list NAME lists those of a workspace"},
+	{lazyregexp.New(`^server .*(connection refused|invalid port|no such host|i/o timeout)`), "is the server running? croft up starts one; leave out --server, and unset CROFT_SERVER, to use the data directory"},
+	{lazyregexp.New(`certificate signed by unknown authority`), "SSL_CERT_FILE=FILE names the authority that signed the server's certificate"},
+	{lazyregexp.New(`certificate|HTTP response to HTTPS client`), "check whether the URL of --server begins with http:// or https://"},
+	{lazyregexp.New(`program "[^" ]* [^"]*": not found`), "the program and its arguments are separate words, such as: -- echo hi; a shell command is: -- sh -c 'echo hi'"},
+	{lazyregexp.New(`program "[^"]*/[^"]*": not found`), "the path is inside the workspace; croft run begins with an empty one: --template . starts it with a copy of this directory, --rw . works in this directory"},
+	{lazyregexp.New(`program "[^"]*": not found`), "the command is a program, not an image; a sandbox has those of this host below /usr and /opt, and with --toolchain auto those of your home directory"},
+	{lazyregexp.New(`denylisted token "(sudo|su)"$`), "leave out sudo: nothing inside becomes another user, and the files of the workspace are its own already; programs are those of this host, read-only: install packages here, or choose an image that has them (docs/docker.md)"},
+	{lazyregexp.New(`denylisted token "`), "leave it out: no command of a workspace may change the machine"},
+	{lazyregexp.New(`[Ww]orkspace path does not exist|directory .*: not found$`), "give a directory that exists: mkdir makes one"},
+	{lazyregexp.New(`is not a directory|: not a directory$`), "give a directory, not a file"},
+	{lazyregexp.New(`^commands: unsupported`), "use --provider sandbox, or another one with a shell: croft provider list"},
+	{lazyregexp.New(`pausing: unsupported`), "use --provider sandbox for a workspace that can be paused: croft provider list"},
+	{lazyregexp.New(`cannot reset a workspace`), "only a failed workspace needs it: croft ws describe NAME shows the state"},
+	{lazyregexp.New(`cannot (resume|pause) a workspace`), "croft ws list shows the states"},
+	{lazyregexp.New(`no snapshot or checkpoint has`), "open a workspace with croft ws open NAME --checkpoints, or take a snapshot first: croft ws snapshot NAME"},
+	{lazyregexp.New(`is none of \[`), "give one of these"},
+	{lazyregexp.New(`regular expression`), "quote special characters with \\, or search for a text: croft ws grep -F NAME TEXT"},
+	{lazyregexp.New(`outside the workspace`), "give a path inside the workspace, such as src/main.go"},
+	{lazyregexp.New(`^arguments are not JSON`), `give a JSON object, such as: croft tool Read '{"file_path": "README.md"}'; croft tool NAME --schema shows the arguments`},
+	{lazyregexp.New(` is required$`), "croft tool NAME --schema shows the arguments"},
+	{lazyregexp.New(`not valid YAML`), "mend the line, or see the keys: croft config schema"},
+	{lazyregexp.New(`there is no such file$`), "croft config print writes a configuration with all defaults, to begin with"},
+	{lazyregexp.New(`no backup`), "give a file that croft backup FILE wrote"},
+	{lazyregexp.New(`No skillgym config found`), "or write a suite in YAML: croft eval skills get core explains how"},
+	{lazyregexp.New(`read results: `), "give directories of runs, below .skillgym-results"},
+	{lazyregexp.New(`no agent is installed`), "install one, or add the server by hand: croft mcp --dir DIR"},
+	{lazyregexp.New(`schemes \[file mem s3\]`), "a directory is file:///path, a bucket s3://NAME?region=REGION"},
+	{lazyregexp.New(`^(stat|read|open) "[^"]*": not found`), "croft ws ls NAME lists the files"},
+	{lazyregexp.New(`: no such file or directory$`), "check the path"},
+	{lazyregexp.New(`^server .*: unauthenticated`), "give the token of that server: --token or CROFT_TOKEN"},
 }
 
 // adviceFor returns what to do about an error.

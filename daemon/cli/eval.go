@@ -88,8 +88,9 @@ func (p *envFlags) apply(opts *eval.Options) error {
 	return nil
 }
 
-// withEnvs runs f with opts.Envs set, and closes the environments afterwards.
-func (a *command) withEnvs(ctx context.Context, p *envFlags, cfg *suite.Config, opts *eval.Options, f func() error) (err error) {
+// withEnvs runs f with opts.Envs set, and closes the environments afterwards. own are the directories
+// of the evaluation, which it may use besides hostRoots.
+func (a *command) withEnvs(ctx context.Context, p *envFlags, cfg *suite.Config, own []string, opts *eval.Options, f func() error) (err error) {
 	if a.server != "" {
 		return fmt.Errorf("eval: %w: evaluations run on this host; leave out --server and CROFT_SERVER", fault.Unsupported)
 	}
@@ -125,7 +126,7 @@ func (a *command) withEnvs(ctx context.Context, p *envFlags, cfg *suite.Config, 
 		return a.withProvider(ctx, kind, opts, f)
 	}
 	requests, inside := new(eval.Requests), &eval.LoopbackServer{Base: app.EvalLocalURL}
-	sys, err := app.OpenEval(ctx, app.EvalConfig{Settings: settings, Events: requests, LocalHandler: inside.Handler, Log: a.newLogger(slog.LevelError)})
+	sys, err := app.OpenEval(ctx, app.EvalConfig{Settings: settings, Own: own, Events: requests, LocalHandler: inside.Handler, Log: a.newLogger(slog.LevelError)})
 	if err != nil {
 		return err
 	}
@@ -152,7 +153,7 @@ func (a *command) withProvider(ctx context.Context, kind string, opts *eval.Opti
 	if _, err := sys.Mux.Provider(kind); err != nil {
 		return fmt.Errorf("eval: --provider: %w", err)
 	}
-	if err := sys.Discard(ctx, evalLabel); err != nil {
+	if _, err := sys.Discard(ctx, evalLabel); err != nil {
 		a.note("croft: remove leftovers of an earlier run: %v", err)
 	}
 	opts.Envs = &eval.ProviderEnvs{Provider: kind, OpenWorkspace: func(ctx context.Context, spec workspace.Spec) (*workspace.Workspace, func(context.Context) error, error) {
@@ -171,6 +172,22 @@ func (a *command) withProvider(ctx context.Context, kind string, opts *eval.Opti
 		return ws, destroy, nil
 	}}
 	return f()
+}
+
+// absDirs returns directories as absolute paths, without empty ones.
+func absDirs(dirs ...string) ([]string, error) {
+	var list []string
+	for _, dir := range dirs {
+		if dir == "" {
+			continue
+		}
+		abs, err := filepath.Abs(dir)
+		if err != nil {
+			return nil, fmt.Errorf("eval: %s: %w: %w", dir, fault.Of(err), err)
+		}
+		list = append(list, abs)
+	}
+	return list, nil
 }
 
 // evalTools makes the tools for agents, nil if none are requested.
@@ -217,7 +234,11 @@ func (a *command) openNode(ctx context.Context, l *suite.Loader, path string) (c
 	if err != nil {
 		return nil, err
 	}
-	sys, err := app.OpenEval(ctx, app.EvalConfig{Settings: settings, Log: a.newLogger(slog.LevelError)})
+	own, err := absDirs(l.TmpDir, filepath.Dir(path))
+	if err != nil {
+		return nil, err
+	}
+	sys, err := app.OpenEval(ctx, app.EvalConfig{Settings: settings, Own: own, Log: a.newLogger(slog.LevelError)})
 	if err != nil {
 		return nil, err
 	}

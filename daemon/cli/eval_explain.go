@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -49,7 +50,11 @@ func (a *command) evalExplain(ctx context.Context, dir, config string, env *envF
 	if err := env.apply(opts); err != nil {
 		return err
 	}
-	return a.withEnvs(ctx, env, cfg, opts, func() error {
+	own, err := absDirs(eval.RunDir(at), filepath.Dir(path), cfg.Dir)
+	if err != nil {
+		return err
+	}
+	return a.withEnvs(ctx, env, cfg, own, opts, func() error {
 		x, err := eval.Explain(ctx, at, cfg, opts, rerun)
 		if err != nil {
 			return err

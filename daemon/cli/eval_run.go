@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -213,7 +214,11 @@ func (a *command) runSuite(ctx context.Context, s *loadedSuite, cfg *suite.Confi
 			eval.ReportError(eval.File(s.Suite), cfg, opts, err)
 		}
 	}()
-	return a.withEnvs(ctx, &o.env, cfg, opts, func() error {
+	own, err := absDirs(filepath.Dir(s.Path), cfg.Dir, s.tmp, cmp.Or(opts.Resume, opts.OutputDir, cfg.Run.OutputDir, eval.DefaultOutputDir))
+	if err != nil {
+		return err
+	}
+	return a.withEnvs(ctx, &o.env, cfg, own, opts, func() error {
 		started = true
 		res, err := eval.Run(ctx, eval.File(s.Suite), cfg, opts)
 		if err != nil {

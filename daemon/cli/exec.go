@@ -104,7 +104,7 @@ func (a *command) runOnTerminal(ctx context.Context, c *client.Client, ws *works
 		return err
 	}
 	defer t.Close()
-	res, err := a.attachTerminal(ctx, t, false)
+	res, err := a.attachTerminal(ctx, t, false, terminalModes{})
 	if err != nil && ctx.Err() != nil {
 		// A signal ended us: the command's result still decides the exit status.
 		after, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)

@@ -91,7 +91,7 @@ func exitHelp() string {
 	row(0, "success")
 	row(1, "eval: cases failed; code and script: an exception")
 	row(exitUsage, "usage: the command line is invalid; eval: the suite could not be run")
-	row(exitCroft, "run, code, script, ws exec and ws shell, which pass on the status of the command: an error of croft itself")
+	row(exitCroft, "run, work, code, script, ws exec and ws shell, which pass on the status of the command: an error of croft itself")
 	codes := fault.All()
 	slices.SortFunc(codes, func(x, y fault.Code) int { return x.Exit() - y.Exit() })
 	for _, c := range codes {

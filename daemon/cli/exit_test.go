@@ -20,7 +20,7 @@ func TestExitStatusIsTotal(t *testing.T) {
 			t.Errorf("the help text lacks %q", row)
 		}
 	}
-	for _, row := range []string{"\n  1   eval: ", "\n  2   usage: ", "\n  125 run, code, script, ws exec and ws shell"} {
+	for _, row := range []string{"\n  1   eval: ", "\n  2   usage: ", "\n  125 run, work, code, script, ws exec and ws shell"} {
 		if !strings.Contains(help, row) {
 			t.Errorf("the help text lacks %q", row)
 		}

@@ -4,11 +4,18 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/croft-run/croft/daemon/app"
 )
+
+// gcAnswer is what croft gc removed.
+type gcAnswer struct {
+	Workspaces []string `json:"workspaces"` // ids of temporary workspaces
+	app.Collected
+}
 
 func (a *command) gcCommand() *cobra.Command {
 	return &cobra.Command{
@@ -26,31 +33,48 @@ default, unless a workspace started from them. (croft snapshot prune removes oth
 					return err
 				}
 				a.system = s
-				a.sweepRuns(ctx, c)
-				if err := s.Discard(ctx, app.MCPLabel); err != nil {
-					return err
-				}
-				removed, err := s.Collect(ctx)
+				runs := a.sweepRuns(ctx, c)
+				forks, err := s.Discard(ctx, app.MCPLabel)
 				if err != nil {
 					return err
 				}
-				return a.printAnswer(removed, func(w io.Writer) error {
-					for _, c := range removed.Containers {
-						what := "container"
-						if c.Volume {
-							what = "volume"
-						}
-						if _, err := fmt.Fprintf(w, "removed %s %s, of %s in %s\n", what, c.Name, c.Workspace, printable(c.Root)); err != nil {
-							return err
-						}
+				out := gcAnswer{Workspaces: slices.Concat([]string{}, runs, forks)}
+				if out.Collected, err = s.Collect(ctx); err != nil {
+					return err
+				}
+				return a.printAnswer(out, func(w io.Writer) error {
+					lines := out.lines()
+					if len(lines) == 0 {
+						a.note("croft: nothing to remove on this host")
 					}
-					if n := len(removed.Snapshots); n > 0 {
-						_, err := fmt.Fprintf(w, "removed %s without a name\n", countText(int64(n), "snapshot"))
-						return err
-					}
-					return nil
+					return writeLines(w, lines)
 				})
 			})
 		}),
 	}
+}
+
+// lines says what was removed.
+func (g *gcAnswer) lines() []string {
+	var lines []string
+	if n := len(g.Workspaces); n > 0 {
+		lines = append(lines, fmt.Sprintf("removed %s of killed processes", countText(n, "temporary workspace")))
+	}
+	if n := len(g.Directories); n > 0 {
+		lines = append(lines, fmt.Sprintf("removed %s of workspaces without a record", countText(n, "directory")))
+	}
+	if g.Backup {
+		lines = append(lines, "removed what a killed backup left")
+	}
+	for _, c := range g.Containers {
+		what := "container"
+		if c.Volume {
+			what = "volume"
+		}
+		lines = append(lines, fmt.Sprintf("removed %s %s, of %s in %s", what, c.Name, c.Workspace, printable(c.Root)))
+	}
+	if n := len(g.Snapshots); n > 0 {
+		lines = append(lines, fmt.Sprintf("removed %s without a name", countText(n, "snapshot")))
+	}
+	return lines
 }

@@ -79,6 +79,29 @@ var otherCommands = map[string]string{
 	"croft ws upload":   "croft ws put NAME SRC DEST",
 	"croft ws write":    "croft ws put NAME SRC DEST",
 
+	"croft work accept":  "croft work apply",
+	"croft work cancel":  "croft work discard",
+	"croft work commit":  "croft work apply --commit -m TEXT",
+	"croft work delete":  "croft work discard",
+	"croft work drop":    "croft work discard",
+	"croft work exec":    "croft work shell, or croft work -- PROGRAM for a new copy",
+	"croft work logs":    "croft work log",
+	"croft work ls":      "croft work list",
+	"croft work merge":   "croft work apply",
+	"croft work ps":      "croft work list",
+	"croft work reject":  "croft work discard",
+	"croft work remove":  "croft work discard",
+	"croft work restore": "croft work undo",
+	"croft work resume":  "croft work attach",
+	"croft work revert":  "croft work undo",
+	"croft work rm":      "croft work discard",
+	"croft work run":     "croft work -- PROGRAM",
+	"croft work show":    "croft work diff",
+	"croft work start":   "croft work AGENT, or croft work -- PROGRAM",
+	"croft work status":  "croft work list, and croft work diff",
+	"croft work stop":    "croft work discard removes it, and ends what runs in it",
+	"croft work test":    "croft work compare runs the tests, or croft work review",
+
 	"croft config get":      "croft config print",
 	"croft config show":     "croft config print",
 	"croft config validate": "croft config check",
@@ -156,8 +179,9 @@ var otherFlags = map[string]string{
 	"-w croft prep":                "use --workspace NAME",
 }
 
-// unknownCommand is the error for a word that is no command of the group.
-func unknownCommand(group *cobra.Command, word string) error {
+// unknownCommand is the error for arguments of a group whose first is no command of it.
+func unknownCommand(group *cobra.Command, args []string) error {
+	word := args[0]
 	if use, ok := otherCommands[group.CommandPath()+" "+word]; ok {
 		return usagef("unknown command %q for %q; use: %s", word, group.CommandPath(), use)
 	}
@@ -167,11 +191,29 @@ func unknownCommand(group *cobra.Command, word string) error {
 			names = append(names, c.Name())
 		}
 	}
-	hint := suggest.Hint(word, names)
+	hint := commandHint(group, args, names)
 	if hint == "" && !group.HasParent() {
 		hint = rootHint(group, word)
 	}
 	return usagef("unknown command %q for %q%s", word, group.CommandPath(), hint)
+}
+
+// commandHint suggests the known word nearest to the first argument, with the whole command
+// line if there are more arguments.
+func commandHint(group *cobra.Command, args, known []string) string {
+	word := suggest.Word(args[0], known)
+	hint := suggest.Hint(args[0], known)
+	if word == "" || len(args) == 1 {
+		return hint
+	}
+	line := append([]string{group.CommandPath(), word}, args[1:]...)
+	if dash := group.ArgsLenAtDash(); dash > 0 { // the parser has removed it
+		line = slices.Insert(line, dash+1, "--")
+	}
+	for i := range line[2:] {
+		line[i+2] = shellQuote(line[i+2])
+	}
+	return hint + " use: " + strings.Join(line, " ")
 }
 
 // rootHint says what to use instead of a word that is no command: a command of ws, an agent,
@@ -192,7 +234,11 @@ func rootHint(root *cobra.Command, word string) string {
 // flagHint says what to use instead of a flag that the command does not have, given as
 // --NAME or -N.
 func flagHint(cmd *cobra.Command, flag string) string {
-	for _, key := range []string{flag + " " + cmd.CommandPath(), flag} {
+	keys := []string{flag + " " + cmd.CommandPath(), flag}
+	if cmd.CommandPath() == "croft work" && strings.HasPrefix(flag, "-") && !strings.HasPrefix(flag, "--") {
+		keys = keys[:1] // it is rather one of the agent's than one of docker's
+	}
+	for _, key := range keys {
 		if use, ok := otherFlags[key]; ok {
 			return "; " + use
 		}

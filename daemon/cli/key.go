@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/croft-run/croft/client"
+	"github.com/croft-run/croft/internal/suggest"
 )
 
 func (a *command) keyCommand() *cobra.Command {
@@ -43,9 +44,13 @@ all tenants, as the server's token does.`,
 				return err
 			}
 			return a.withClient(ctx, func(c *client.Client) error {
+				known, unknown := c.Tenants(ctx) // the key is made without them, too
 				made, err := c.CreateKey(ctx, k)
 				if err != nil {
 					return err
+				}
+				if k.Tenant != "" && unknown == nil {
+					a.noteNewTenant(k.Tenant, known)
 				}
 				return a.printNewKey(made)
 			})
@@ -57,6 +62,19 @@ all tenants, as the server's token does.`,
 	f.StringVar(&k.Name, "name", "", "a text to recognise the key by")
 	registerExpires(f.StringVar, &k.Expires, "never")
 	return cmd
+}
+
+// noteNewTenant says that nothing has the tenant yet, which may be misspelt: every name is
+// allowed.
+func (a *command) noteNewTenant(tenant string, known []client.Tenant) {
+	var names []string
+	for _, t := range known {
+		if t.Tenant == tenant {
+			return
+		}
+		names = append(names, t.Tenant)
+	}
+	a.note("croft: tenant %s is new: no key, workspace or entry of croft.yaml has it%s", tenant, suggest.Hint(tenant, names))
 }
 
 func registerExpires(stringVar func(*string, string, string, string), value *string, absent string) {

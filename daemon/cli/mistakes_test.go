@@ -60,7 +60,14 @@ var mistakes = []mistake{
 	{"up --port 7070", "unknown flag: --port", "use --addr 127.0.0.1:PORT"},
 
 	// Misspelt, missing and superfluous words.
-	{"rnu -- ls", `unknown command "rnu"`, "did you mean run?"},
+	{"rnu -- ls", `unknown command "rnu"`, "did you mean run? use: croft run -- ls"},
+	{"wrok claude", `unknown command "wrok"`, "did you mean work? use: croft work claude"},
+	{"wrok claude --yolo", `unknown command "wrok"`, "did you mean work? use: croft work claude"},
+	{"wrok --in-place claude", `unknown command "wrok"`, "did you mean work?"},
+	{"ws opne box --memory 1G", `unknown command "opne" for "croft ws"`, "did you mean open? use: croft ws open box"},
+	{"work cluade -- fix it", "cluade is no agent", "did you mean claude? use: croft work claude -- fix it"},
+	{"work cluade -p fix", "cluade is no agent", "did you mean claude?"},
+	{"work nonsense", "nonsense is no agent: give one of claude, codex, opencode, gemini, copilot", "or a command after --"},
 	{"ws lsit", `unknown command "lsit"`, "did you mean list?"},
 	{"run --memroy 1G -- ls", "unknown flag: --memroy", "did you mean --memory?"},
 	{"ws show", "takes NAME; given 0 arguments", "usage: croft ws show NAME"},
@@ -94,7 +101,7 @@ var mistakes = []mistake{
 	{"ws list --state runing", `"runing"`, "ready"},
 	{"ws port-forward demo web", `"web" is not [LOCAL:]PORT`, "such as 8080"},
 	{"ws grep demo (", "not an RE2 regular expression", "croft ws grep -F"},
-	{"key create --scope root", `scope "root"`, "the scopes are read, run and admin"},
+	{"key create --scope root", `scope "root" is not valid`, "the scopes are read, run and admin"},
 	{"mcp --toolset all", `toolset "all"`, "give default, full, codegen"},
 	{"events --kind nosuch", `event kind "nosuch"`, "the kinds are"},
 	{"eval schema foo", `schema "foo"`, "expected suite or config"},
@@ -116,6 +123,10 @@ var mistakes = []mistake{
 	{"ws open x --provider local --dir f", "not a directory", "give a directory, not a file"},
 	{"ws open demo", `workspace "demo": already exists`, "choose another name"},
 	{"ws exec demo nosuchprogram", `program "nosuchprogram": not found`, "--toolchain auto"},
+	{"ws exec demo ./nosuchprogram", `program "./nosuchprogram": not found`, "--template ."},
+	{"ws exec demo sudo apt install jq", `command uses denylisted token "sudo"`, "leave out sudo"},
+	{"ws exec demo -- sh -c reboot", `denylisted token "reboot"`, "no command of a workspace may change the machine"},
+	{"run --isolation foo ls", `isolation "foo" is not valid`, "the levels are"},
 	{"run --toolchain nodejs ls", `toolchain "nodejs"`, "the toolchains are go"},
 	{"run --provider memory ls", "unsupported", "--provider sandbox"},
 	{"mcp --workspace .", `workspace "."`, "a directory of this host is --dir DIR"},
@@ -126,6 +137,14 @@ var mistakes = []mistake{
 	{"snapshot rm nope", `snapshot "nope": not found`, "croft snapshot list"},
 	{"eval run nope.yaml", "nope.yaml: no such file", "check the path"},
 	{"work cladue", "cladue is no agent", "did you mean claude?"},
+	{"work aplly", "aplly is no agent", "did you mean apply?"},
+	{"work rm", `unknown command "rm" for "croft work"`, "croft work discard"},
+	{"work ls", `unknown command "ls" for "croft work"`, "croft work list"},
+	{"work git status", "git is no agent", "croft work -- git status"},
+	{"work claude fix it", "arguments of the agent after --", "croft work claude -- fix it"},
+	{"work claude -p fix", "unknown flag: -p", "the flags of the agent come after --"},
+	{"work discard nope", `work "nope": not found`, "croft work list"},
+	{"work discard --all x", "--all takes no names", "all works of the project"},
 	{"work claude", "no program claude in PATH", "npm install -g"},
 	{"work diff nope", `work "nope": not found`, "croft work list"},
 	{"setup cladue", `no agent "cladue"`, "did you mean claude?"},
@@ -139,7 +158,7 @@ var mistakes = []mistake{
 	{"ws list --server http://server.example", "no token", "give --token or set CROFT_TOKEN"},
 	{"ws list --server 127.0.0.1:1 --data d", "--data and --server exclude each other", "give one"},
 	{"up --addr 127.0.0.1:PORT", "another program uses the port", "choose one with --addr"},
-	{"up --addr 7070", `address "7070"`, "give HOST:PORT"},
+	{"up --addr 7070", `address "7070" is not valid`, "give HOST:PORT"},
 	{"up --addr 0.0.0.0:0", "beyond loopback", "give a token of your own"},
 	{"ws list --data newer", "has version 99", "upgrade croft"},
 	{"ws list --data f", "not a directory", "give a directory"},
@@ -195,7 +214,7 @@ func TestMistakes(t *testing.T) {
 		}
 		mistakes = append(mistakes, mistake{"ws list --data others", "it belongs to user 1", "run it as the owner"})
 	}
-	packages := regexp.MustCompile(`(?m)^croft: (app|client|config|files|process|registry|sandbox|snapshot|template|work): `)
+	packages := regexp.MustCompile(`(?m)^croft: (app|client|cmdpolicy|config|files|process|registry|sandbox|snapshot|template|work): `)
 	for _, m := range mistakes {
 		status, stderr := croft(strings.Fields(strings.ReplaceAll(m.line, "PORT", port))...)
 		if status == 0 || !strings.Contains(stderr, m.what) || !strings.Contains(stderr, m.todo) {

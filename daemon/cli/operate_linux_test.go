@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"io/fs"
 	"net"
@@ -98,6 +99,36 @@ func (s *testServer) stop() {
 	}
 	if err := s.cmd.Wait(); err != nil {
 		s.t.Errorf("croft up after SIGTERM: %v", err)
+	}
+}
+
+// TestDataDirectoryIsRemoved removes the data directory of a server: no workspace is opened
+// any more, the server ends with an error, and makes no file at the path again.
+func TestDataDirectoryIsRemoved(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	s := startServer(t, data)
+	s.text("POST", "/v1/workspaces", `{"name":"box","kind":"shelltest"}`)
+	if err := os.RemoveAll(data); err != nil {
+		t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), "POST", s.URL+"/v1/workspaces", strings.NewReader(`{"name":"late","kind":"local"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+s.Token)
+	req.Header.Set("Content-Type", "application/json")
+	if res, err := http.DefaultClient.Do(req); err == nil { // else the server has ended already
+		text, _ := io.ReadAll(res.Body)
+		res.Body.Close()
+		if res.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(text), "data directory was removed") {
+			t.Errorf("a new workspace: status %d: %s", res.StatusCode, text)
+		}
+	}
+	if err := s.cmd.Wait(); err == nil {
+		t.Error("croft up ended with status 0")
+	}
+	if left, err := os.ReadDir(data); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the data directory is there again, with %v, %v", left, err)
 	}
 }
 
@@ -310,7 +341,7 @@ func TestDocumentedMetricsExist(t *testing.T) {
 }
 
 // onDemand are metrics that appear with the first event that they count.
-var onDemand = map[string]bool{"croft_collected_total": true, "workspace_ended_total": true}
+var onDemand = map[string]bool{"croft_collected_total": true, "workspace_ended_total": true, "croft_replica_forwarded_total": true}
 
 // TestHangup sends SIGHUP to a server: quotas, policies and keys are read again, and a file
 // with a mistake changes nothing.

@@ -2,8 +2,9 @@ package cli
 
 import (
 	"path/filepath"
-	"regexp"
+	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/spf13/pflag"
 
@@ -127,7 +128,14 @@ func limitFlagName(r driver.ResourceInfo) string {
 	if r.Unit == driver.UnitMillicores {
 		return string(r.Name) + "s"
 	}
-	return regexp.MustCompile("[A-Z]").ReplaceAllStringFunc(string(r.Name), func(c string) string { return "-" + strings.ToLower(c) })
+	var b strings.Builder
+	for _, c := range string(r.Name) {
+		if c >= 'A' && c <= 'Z' {
+			b.WriteByte('-')
+		}
+		b.WriteRune(unicode.ToLower(c))
+	}
+	return b.String()
 }
 
 // requestedLimits returns the limits of the flags.
@@ -153,7 +161,11 @@ func (a *command) warnUnenforced(ws client.Workspace) {
 		}
 	}
 	if len(names) > 0 {
-		a.note("croft: warning: limits of the workspace are not enforced: %s (memory at most for each process): %s", strings.Join(names, ", "), why)
+		text := strings.Join(names, ", ")
+		if slices.Contains(names, string(driver.ResourceMemory)) {
+			text += " (memory is limited for each process, not for all together)"
+		}
+		a.note("croft: warning: limits of the workspace are not enforced: %s: %s", text, why)
 	}
 }
 

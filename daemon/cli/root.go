@@ -135,7 +135,7 @@ func (a *command) rootCommand() *cobra.Command {
 		Args:          cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return unknownCommand(cmd, args[0])
+				return unknownCommand(cmd, args)
 			}
 			_, err := io.WriteString(a.Out, startText)
 			return err
@@ -179,7 +179,7 @@ func runGroup(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return cmd.Help()
 	}
-	return unknownCommand(cmd, args[0])
+	return unknownCommand(cmd, args)
 }
 
 // run makes the RunE of a command. Errors of f become failures; other errors of

@@ -91,6 +91,7 @@ func (a *command) runInNewWorkspace(ctx context.Context, opts runOptions, words 
 	return a.withClient(ctx, func(c *client.Client) (err error) {
 		if a.server == "" {
 			a.sweepRuns(ctx, c)
+			a.sweepOrphans(ctx)
 		}
 		_, stop := a.startProgress("opening the workspace")
 		rec, err := c.CreateWith(ctx, spec, opts.policy.name)
@@ -293,13 +294,13 @@ func (a *command) sweepOrphans(ctx context.Context) {
 }
 
 // sweepRuns destroys the workspaces of killed runs. If the process can't be checked,
-// the lease decides: a live program renews it, and that of a killed one expires.
-func (a *command) sweepRuns(ctx context.Context, c *client.Client) {
+// the lease decides: a live program renews it, and that of a killed one expires. It returns
+// their ids.
+func (a *command) sweepRuns(ctx context.Context, c *client.Client) (ids []string) {
 	list, err := c.List(ctx, client.Filter{Labels: map[string]string{runLabel: "true"}})
 	if err != nil {
-		return // the next call fails with the same error
+		return nil // the next call fails with the same error
 	}
-	defer a.sweepOrphans(ctx)
 	for _, ws := range list {
 		over := isKilled(ws.Labels[runByLabel])
 		if !over && time.Since(ws.CreatedAt) < time.Minute {
@@ -308,7 +309,10 @@ func (a *command) sweepRuns(ctx context.Context, c *client.Client) {
 		if d, err := c.Describe(ctx, ws.ID); err == nil && (over || len(d.Holders) == 0) {
 			if err := a.destroyWorkspace(ctx, c, ws.ID); err != nil {
 				a.note("croft: remove the workspace %s of an earlier run: %v", ws.ID, err)
+				continue
 			}
+			ids = append(ids, ws.ID)
 		}
 	}
+	return ids
 }

@@ -43,9 +43,9 @@ func (a *command) terminalSize() driver.Size {
 // errDetached reports that the user detached from a running session.
 var errDetached = errors.New("detached")
 
-// attachTerminal connects the user's terminal with a session. It returns the result
-// when the session ends, or errDetached after ctrl-] or ~.
-func (a *command) attachTerminal(ctx context.Context, t *client.Terminal, detachable bool) (*workspace.Result, error) {
+// attachTerminal connects the user's terminal with a session, whose program has set modes. It
+// returns the result when the session ends, or errDetached after ctrl-] or ~.
+func (a *command) attachTerminal(ctx context.Context, t *client.Terminal, detachable bool, modes terminalModes) (*workspace.Result, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if f, ok := terminalFile(a.In); ok {
@@ -63,6 +63,12 @@ func (a *command) attachTerminal(ctx context.Context, t *client.Terminal, detach
 			cancel(errDetached)
 		}
 	}()
+	if _, ok := terminalFile(a.Out); ok {
+		if _, err := io.WriteString(a.Out, modes.set()); err != nil {
+			return nil, err
+		}
+		defer func() { io.WriteString(a.Out, modes.reset()) }() //nolint:errcheck // the terminal may be gone
+	}
 	for {
 		data, res, err := t.Receive(ctx)
 		switch {
@@ -73,6 +79,7 @@ func (a *command) attachTerminal(ctx context.Context, t *client.Terminal, detach
 		case res != nil:
 			return res, nil
 		}
+		modes.observe(data)
 		if _, err := a.Out.Write(data); err != nil {
 			return nil, err
 		}
@@ -130,8 +137,18 @@ func newEscapes() *escapes { return &escapes{fresh: true} }
 
 const ctrlBracket = 0x1d
 
+// ctrlBracketKeys are ctrl-] as terminals send it to a program that asked for unambiguous
+// keys: in the form of kitty, and of modifyOtherKeys of xterm.
+var ctrlBracketKeys = [][]byte{[]byte("\x1b[93;5u"), []byte("\x1b[27;5;93~")}
+
 func (e *escapes) filter(data []byte) (out []byte, leave bool) {
 	var b bytes.Buffer
+	for _, key := range ctrlBracketKeys {
+		if at := bytes.Index(data, key); at >= 0 {
+			out, _ := e.filter(data[:at])
+			return out, true
+		}
+	}
 	for _, c := range data {
 		if c == ctrlBracket {
 			return b.Bytes(), true

@@ -4,6 +4,7 @@ package cli
 
 import (
 	"context"
+	"os"
 
 	"github.com/croft-run/croft/client"
 )
@@ -16,3 +17,6 @@ func (a *command) watchSize(ctx context.Context, t *client.Terminal) (stop func(
 	}
 	return func() {}
 }
+
+// notifySize does nothing: there is no SIGWINCH on this system.
+func notifySize(chan<- os.Signal) {}

@@ -23,6 +23,9 @@ func TestEscapes(t *testing.T) {
 		{[]string{"~~.\r"}, "~.\r", false},
 		{[]string{"~", "/x"}, "~/x", false},
 		{[]string{"a~."}, "a~.", false},
+		{[]string{"a\x1b[93;5ub"}, "a", true},
+		{[]string{"\x1b[27;5;93~"}, "", true},
+		{[]string{"\x1b[93;6u"}, "\x1b[93;6u", false},
 	} {
 		e := newEscapes()
 		got, left := "", false
@@ -33,6 +36,47 @@ func TestEscapes(t *testing.T) {
 		}
 		if got != tt.want || left != tt.leave {
 			t.Errorf("%q gives %q, %v; want %q, %v", tt.keys, got, left, tt.want, tt.leave)
+		}
+	}
+}
+
+func TestTerminalModes(t *testing.T) {
+	for _, tt := range []struct {
+		output []string
+		want   string
+	}{
+		{[]string{"plain \x1b[1;31mred\x1b[m\n"}, ""},
+		{[]string{"\x1b[?1049h\x1b[?25l", "text\x1b[?1000;1006h"}, "\x1b[?1000l\x1b[?1006l\x1b[?1049l\x1b[?25h\x1b[m"},
+		{[]string{"\x1b[?1049h\x1b[?25l\x1b[?25h\x1b[?1049l"}, ""},
+		{[]string{"\x1b", "[?20", "04h", "x"}, "\x1b[?2004l\x1b[m"},
+		{[]string{"\x1b[>1u\x1b[>3u\x1b[<u\x1b[>4;2m"}, "\x1b[<1u\x1b[>4m\x1b[m"},
+		{[]string{"\x1b[>1u\x1b[<u\x1b[>4;2m\x1b[>4;0m"}, ""},
+		{[]string{"\x1b[?9999h\x1b[?1h\x1b"}, "\x1b[?1l\x1b[m"},
+	} {
+		var m terminalModes
+		for _, data := range tt.output {
+			m.observe([]byte(data))
+		}
+		if got := m.reset(); got != tt.want {
+			t.Errorf("after %q the modes are reset by %q, want %q", tt.output, got, tt.want)
+		}
+		var again terminalModes
+		again.observe([]byte(m.set()))
+		if got := again.reset(); got != tt.want {
+			t.Errorf("%q sets modes that %q resets, want %q", m.set(), got, tt.want)
+		}
+	}
+}
+
+// TestAllowHint: a host that was refused is named with the command that allows it, and the
+// address of a cloud's metadata service without.
+func TestAllowHint(t *testing.T) {
+	for at, want := range map[string]string{
+		"example.com": "; croft work allow example.com lets it through", "198.51.100.7:8080": "; croft work allow 198.51.100.7:8080 lets it through",
+		"169.254.169.254": "", "169.254.169.254:8080": "", "fe80::1": "", "[fe80::1]:81": "",
+	} {
+		if got := allowHint(at); got != want {
+			t.Errorf("%s: %q, want %q", at, got, want)
 		}
 	}
 }

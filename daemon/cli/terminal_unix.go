@@ -41,3 +41,6 @@ func (a *command) watchSize(ctx context.Context, t *client.Terminal) (stop func(
 		wg.Wait()
 	}
 }
+
+// notifySize sends a value to c whenever the size of the terminal changes.
+func notifySize(c chan<- os.Signal) { signal.Notify(c, syscall.SIGWINCH) }

@@ -179,7 +179,7 @@ func (a *command) dataItems(ctx context.Context, settings *config.Config, lock b
 	if lock {
 		u, err := s.Lock()
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, fmt.Errorf("uninstall: nothing was removed: end the server first: %w", err)
 		}
 		unlock = u
 	}

@@ -107,7 +107,7 @@ func (a *command) runUp(ctx context.Context, opts upOptions) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, shutdownTelemetry(ctx, metrics)) }()
-	sys, err := a.openSystem(ctx, app.Config{Token: a.givenToken(), Hosts: allowedHosts(opts), Beyond: !app.Loopback(opts.addr), Log: log, DrainDelay: opts.drainDelay, Telemetry: metrics})
+	sys, err := a.openSystem(ctx, app.Config{Token: a.givenToken(), Hosts: allowedHosts(opts), Beyond: !app.Loopback(opts.addr), Log: log, DrainDelay: opts.drainDelay, Telemetry: metrics, Self: a.selfCommand, Replica: true})
 	if err != nil {
 		return err
 	}
@@ -130,6 +130,7 @@ func (a *command) runUp(ctx context.Context, opts upOptions) (err error) {
 		reloads = append(reloads, cert.Reload)
 	}
 	defer reloadOnHangup(log, reloads)()
+	a.warnPolicies(ctx, sys)
 	if err := a.printServing(ctx, sys, l.Addr(), cert != nil); err != nil {
 		return errors.Join(err, l.Close())
 	}
@@ -138,6 +139,24 @@ func (a *command) runUp(ctx context.Context, opts upOptions) (err error) {
 	}
 	a.note("stopped")
 	return nil
+}
+
+// selfCommand returns croft itself as a command on the same data directory and configuration.
+func (a *command) selfCommand(ctx context.Context, args ...string) (*exec.Cmd, error) {
+	settings, err := a.settings()
+	if err != nil {
+		return nil, err
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find croft itself: %w: %w", fault.Of(err), err)
+	}
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Env = append(os.Environ(), "CROFT_DATA="+settings.Data)
+	if file := settings.File(); file != "" {
+		cmd.Env = append(cmd.Env, "CROFT_CONFIG="+file)
+	}
+	return cmd, nil
 }
 
 // serverLogger returns the logger of a server: flags over the configuration.
@@ -210,7 +229,15 @@ func (a *command) reload(ctx context.Context, sys *app.System) error {
 	default:
 		a.note("croft: reload: done")
 	}
+	a.warnPolicies(ctx, sys)
 	return nil
+}
+
+// warnPolicies warns of policies whose limits this host can't enforce.
+func (a *command) warnPolicies(ctx context.Context, sys *app.System) {
+	for _, text := range sys.PolicyWarnings(ctx) {
+		a.note("croft: warning: %s", printable(oneLine(text)))
+	}
 }
 
 // telemetryTimeout bounds the last export of traces and metrics.
@@ -238,6 +265,7 @@ type upAnswer struct {
 	Token     string   `json:"token,omitempty"` // absent if the user gave it
 	TokenFile string   `json:"tokenFile,omitempty"`
 	OpenAPI   string   `json:"openapi"`
+	Page      string   `json:"page"` // for a browser
 	Try       []string `json:"try"`
 	E2B       string   `json:"e2b"` // command that sets the variables of E2B's SDKs
 }
@@ -247,7 +275,7 @@ func (a *command) printServing(ctx context.Context, sys *app.System, addr net.Ad
 	if secure {
 		url = "https://" + addr.String()
 	}
-	out := upAnswer{URL: url, Data: sys.Dir, OpenAPI: url + "/v1/openapi.json"}
+	out := upAnswer{URL: url, Data: sys.Dir, OpenAPI: url + "/v1/openapi.json", Page: pageURL(url)}
 	token, key := "as given by --token or CROFT_TOKEN", `"$CROFT_TOKEN"`
 	if a.givenToken() == "" {
 		out.Token, out.TokenFile = sys.Token, sys.TokenPath()
@@ -258,15 +286,19 @@ func (a *command) printServing(ctx context.Context, sys *app.System, addr net.Ad
 	if err != nil {
 		return err
 	}
-	out.Try = a.tryCommands(sys, name)
+	out.Try = a.tryCommands(sys, name, url)
 	out.E2B = fmt.Sprintf("export E2B_API_KEY=%s E2B_API_URL=%s E2B_SANDBOX_URL=%s E2B_VOLUME_API_URL=%s", key, url, url, url)
 	return a.printAnswer(out, func(w io.Writer) error {
-		_, err := fmt.Fprintf(w, "croft %s serves workspaces\n\n  url    %s\n  api    %s\n  data   %s\n  token  %s\n\n"+
+		_, err := fmt.Fprintf(w, "croft %s serves workspaces\n\n  page   %s\n  url    %s\n  api    %s\n  data   %s\n  token  %s\n\n"+
 			"Try in another terminal:\n\n  %s\n\nFor E2B's SDKs:\n\n  %s\n\nPress Ctrl-C to stop.\n",
-			version(), out.URL, out.OpenAPI, out.Data, token, strings.Join(out.Try, "\n  "), out.E2B)
+			version(), out.Page, out.URL, out.OpenAPI, out.Data, token, strings.Join(out.Try, "\n  "), out.E2B)
 		return err
 	})
 }
+
+// pageURL returns the address of the page. Cookies do not differ by port: under the name localhost
+// they are not sent to ports that croft ws port-forward opens on 127.0.0.1.
+func pageURL(url string) string { return strings.Replace(url, "//127.0.0.1:", "//localhost:", 1) + "/" }
 
 // freeName returns an unused name for a workspace.
 func freeName(ctx context.Context, sys *app.System) (string, error) {
@@ -285,8 +317,9 @@ func freeName(ctx context.Context, sys *app.System) (string, error) {
 	}
 }
 
-// tryCommands returns three example commands for another terminal.
-func (a *command) tryCommands(sys *app.System, name string) []string {
+// tryCommands returns three example commands for another terminal. Those for a replica name its
+// URL: the variables that complete its configuration are not set there.
+func (a *command) tryCommands(sys *app.System, name, url string) []string {
 	croft := shellQuote(a.programPath())
 	flags := ""
 	if a.config != "" {
@@ -294,6 +327,9 @@ func (a *command) tryCommands(sys *app.System, name string) []string {
 	}
 	if dir, err := app.DefaultDataDir(); a.data != "" || os.Getenv("CROFT_DATA") != "" || err != nil || dir != sys.Dir {
 		flags += " --data " + shellQuote(sys.Dir)
+	}
+	if sys.InCluster() {
+		flags = " --server " + url
 	}
 	return []string{
 		fmt.Sprintf("%s ws open %s%s", croft, name, flags),

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/croft-run/croft/daemon/work"
 	"github.com/croft-run/croft/internal/suggest"
 )
 
@@ -85,6 +86,14 @@ func unknownFlag(cmd *cobra.Command, err *pflag.NotExistError) error {
 	if shorthands := err.GetSpecifiedShortnames(); shorthands != "" {
 		flag = "-" + err.GetSpecifiedName()
 	}
+	// A misspelt command has none of the flags that are meant.
+	switch given := cmd.Flags().Args(); {
+	case len(given) == 0 || !cmd.HasSubCommands():
+	case cmd.Name() != "work":
+		return unknownCommand(cmd, given)
+	case work.FindAgent(given[0]) == nil:
+		return noAgent(cmd, given)
+	}
 	hint := flagHint(cmd, flag)
 	if hint == "" {
 		var known []string
@@ -94,6 +103,9 @@ func unknownFlag(cmd *cobra.Command, err *pflag.NotExistError) error {
 			}
 		})
 		hint = suggest.Hint(flag, known)
+	}
+	if hint == "" && cmd.CommandPath() == "croft work" {
+		hint = "; the flags of the agent come after --: croft work claude -- " + flag
 	}
 	return usagef("unknown flag: %s%s", flag, hint)
 }

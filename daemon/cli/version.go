@@ -33,7 +33,7 @@ type versionAnswer struct {
 type guestVersion struct {
 	Version string `json:"version,omitempty"` // digest of its content
 	From    string `json:"from,omitempty"`
-	Error   string `json:"error,omitempty"` // there is none
+	Error   string `json:"error,omitempty"` // why the guest was not found
 }
 
 func (a *command) versionCommand() *cobra.Command {

@@ -8,7 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
+	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -66,13 +69,12 @@ The exit status is that of the agent; 125 is an error of croft itself.`,
 			return cmd.Help()
 		case dash == 0:
 			opts.start.Words = args
+		case work.FindAgent(args[0]) == nil:
+			return noAgent(cmd, args)
 		case dash == 1 || dash < 0 && len(args) == 1:
-			if opts.start.Agent = work.FindAgent(args[0]); opts.start.Agent == nil {
-				return usagef("%s is no agent: give one of %s, or a command after --%s", args[0], strings.Join(work.Names(), ", "), suggest.Hint(args[0], work.Names()))
-			}
-			opts.start.Words = args[1:]
+			opts.start.Agent, opts.start.Words = work.FindAgent(args[0]), args[1:]
 		default:
-			return usagef("write the arguments of the agent after --: %s", cmd.UseLine())
+			return usagef("write the arguments of the agent after --: croft work %s -- %s", args[0], shellText(args[1:]))
 		}
 		if opts.parallel < 1 || opts.parallel > 1 && opts.start.InPlace {
 			return usagef("--parallel %d: give a number of copies, at least 1; --in-place has no copy", opts.parallel)
@@ -98,6 +100,32 @@ The exit status is that of the agent; 125 is an error of croft itself.`,
 	cmd.AddCommand(a.workListCommand(), a.workAttachCommand(), a.workShellCommand(), a.workDiffCommand(), a.workLogCommand(), a.workReviewCommand(), a.workApplyCommand(),
 		a.workUndoCommand(), a.workDiscardCommand(), a.workCompareCommand(), a.workAllowCommand())
 	return cmd
+}
+
+// noAgent is the error for a first word that is neither an agent nor a command of croft work.
+func noAgent(cmd *cobra.Command, args []string) error {
+	word := args[0]
+	if use, ok := otherCommands[cmd.CommandPath()+" "+word]; ok {
+		return usagef("unknown command %q for %q; use: %s", word, cmd.CommandPath(), use)
+	}
+	names := work.Names()
+	for _, c := range cmd.Commands() {
+		names = append(names, c.Name())
+	}
+	hint := commandHint(cmd, args, names)
+	if _, err := exec.LookPath(word); err == nil && hint == "" {
+		hint = "; use: croft work -- " + shellText(args)
+	}
+	return usagef("%s is no agent: give one of %s, or a command after --%s", word, strings.Join(work.Names(), ", "), hint)
+}
+
+// shellText writes words as a shell reads them.
+func shellText(words []string) string {
+	quoted := make([]string, len(words))
+	for i, word := range words {
+		quoted[i] = shellQuote(word)
+	}
+	return strings.Join(quoted, " ")
 }
 
 // A workEnv is what the commands of croft work have in common.
@@ -195,10 +223,8 @@ func (a *command) workStart(ctx context.Context, opts workOptions) error {
 		if err != nil {
 			return err
 		}
-		if text := rec.Labels[app.LeftOutLabel]; text != "" {
-			a.note("croft: left out %s (--credentials takes them along)", printable(text))
-		}
-		return a.runWork(ctx, c, rec, start)
+		a.noteNotCopied("croft: ", rec.Labels)
+		return a.runWork(ctx, c, rec, start, true)
 	})
 }
 
@@ -273,8 +299,9 @@ func (a *command) createWork(ctx context.Context, c *client.Client, p work.Proje
 // agentLabel is the label of the sessions of a work's agent.
 const agentLabel = "croft-work"
 
-// runWork runs the agent of a new work, or of one whose agent has ended.
-func (a *command) runWork(ctx context.Context, c *client.Client, rec client.Workspace, start *work.Start) error {
+// runWork runs the agent of a work: of one that was just created, or of one whose agent has
+// ended. A work that was created for a program that does not exist is removed.
+func (a *command) runWork(ctx context.Context, c *client.Client, rec client.Workspace, start *work.Start, created bool) error {
 	return a.withOpened(ctx, c, rec.ID, func(ws *workspace.Workspace) error {
 		cmd, err := a.prepareWork(ctx, ws, start)
 		if err != nil {
@@ -282,15 +309,26 @@ func (a *command) runWork(ctx context.Context, c *client.Client, rec client.Work
 		}
 		if !a.onTerminal() || a.json {
 			_, err = a.runForeground(ctx, c, ws, cmd, false)
+			if created && start.Agent == nil && errors.Is(err, fault.NotFound) {
+				return a.dropWork(ctx, c, rec, err)
+			}
 			a.endWork(ctx, c, ws, rec)
 			return err
 		}
 		session, err := a.startAgent(ctx, ws, cmd)
+		if created && start.Agent == nil && errors.Is(err, fault.NotFound) {
+			return a.dropWork(ctx, c, rec, err)
+		}
 		if err != nil {
 			return err
 		}
 		return a.attachAgent(ctx, c, ws, rec, session, client.TerminalOptions{})
 	})
+}
+
+// dropWork removes a new work whose command does not exist: nothing is in it.
+func (a *command) dropWork(ctx context.Context, c *client.Client, rec client.Workspace, cause error) error {
+	return errors.Join(cause, a.destroyWorkspace(ctx, c, rec.ID))
 }
 
 // prepareWork writes the files of the agent's home, those of its last session first, and
@@ -333,8 +371,19 @@ while [ -n "$(jobs -s)" ]; do
 done
 exit $code`
 
+// findScript looks for a program in PATH, and prints PATH if it is not there.
+const findScript = `type -P -- "$1" > /dev/null || { printf %s "$PATH"; exit 1; }`
+
 // startAgent starts a session on a terminal that outlives this program.
 func (a *command) startAgent(ctx context.Context, ws *workspace.Workspace, cmd driver.Command) (string, error) {
+	// The shell of jobControl would start without it.
+	res, err := ws.Run(ctx, driver.Command{Argv: []string{"bash", "-c", findScript, "croft", cmd.Argv[0]}})
+	if err == nil && res.ExitCode != 0 {
+		err = fmt.Errorf("program %q: %w: not in PATH (%s)", cmd.Argv[0], fault.NotFound, printable(string(res.Stdout)))
+	}
+	if err != nil {
+		return "", err
+	}
 	size := a.terminalSize()
 	cmd.TTY, cmd.Interactive, cmd.Detached = &size, true, true
 	cmd.Argv = slices.Concat([]string{"bash", "-c", jobControl, "croft"}, cmd.Argv)
@@ -353,7 +402,7 @@ func (a *command) attachAgent(ctx context.Context, c *client.Client, ws *workspa
 		return err
 	}
 	defer t.Close()
-	res, err := a.attachTerminal(ctx, t, true)
+	res, err := a.attachTerminal(ctx, t, true, earlierModes(ctx, ws, session, from.Tail))
 	if errors.Is(err, errDetached) {
 		a.note("\r\ndetached: the agent keeps running, for 15 minutes without network; come back with: croft work attach %s", rec.Name)
 		return nil
@@ -390,12 +439,16 @@ func (a *command) summarizeWork(ctx context.Context, c *client.Client, rec clien
 	}
 	d, err := a.diffTouched(ctx, c, rec.ID)
 	switch {
+	case fault.Of(err) == fault.NotFound, fault.Of(err) == fault.Evicted:
+		a.note("croft: %s was removed while it ran; its changes are gone", rec.Name)
+	case fault.Of(err) == fault.DeadlineExceeded: // of very large files
+		a.note("croft: the changes of %s are kept; comparing them takes long: croft work diff %s does it", rec.Name, rec.Name)
 	case err != nil:
 		a.note("croft: the changes of %s are kept, but can't be listed: %v", rec.Name, err)
 	case len(d.Changes) == 0:
 		a.note("croft: %s changed no file; remove it with: croft work discard %s", rec.Name, rec.Name)
 	default:
-		a.note("croft: %s changed %s; next: croft work diff|review|apply|discard %s", rec.Name, changesText(d.Stats, len(d.Changes)), rec.Name)
+		a.note("croft: %s changed %s; next: croft work diff|review|apply|discard %s", rec.Name, changesText(d.Stats), rec.Name)
 	}
 }
 
@@ -408,7 +461,11 @@ func (a *command) diffTouched(ctx context.Context, c *client.Client, id string) 
 	}
 	const most = 100 // paths of a request
 	touched, err := ws.ChangedPaths(ctx)
-	touched = slices.DeleteFunc(touched, func(p driver.ChangedPath) bool { return !p.Replaced }) // what is below is listed, too
+	full := map[string]bool{} // directories whose entries are listed, too
+	for _, p := range touched {
+		full[path.Dir(p.Path)] = true
+	}
+	touched = slices.DeleteFunc(touched, func(p driver.ChangedPath) bool { return !p.Replaced && full[p.Path] })
 	switch {
 	case err == nil && len(touched) == 0:
 		return &snapshot.Comparison{}, nil
@@ -440,8 +497,21 @@ func (a *command) noteWorkRefusals(ctx context.Context, c *client.Client, rec cl
 			a.note("croft: and more; see croft work log %s", rec.Name)
 			return
 		}
-		a.note("croft: refused: %s; croft work allow %s lets it through", printable(h.Host), printable(h.Host))
+		a.note("croft: refused: %s%s", printable(h.Host), allowHint(h.Host))
 	}
+}
+
+// allowHint says how a work reaches a host, except link-local addresses: cloud metadata
+// services have credentials there.
+func allowHint(at string) string {
+	host := at
+	if h, _, err := net.SplitHostPort(at); err == nil {
+		host = h
+	}
+	if ip := net.ParseIP(strings.Trim(host, "[]")); ip != nil && ip.IsLinkLocalUnicast() {
+		return ""
+	}
+	return fmt.Sprintf("; croft work allow %s lets it through", printable(at))
 }
 
 // workParallel starts several works, and waits for the end of all.
@@ -458,9 +528,7 @@ func (a *command) workParallel(ctx context.Context, c *client.Client, opts workO
 		}
 		recs = append(recs, rec)
 	}
-	if text := recs[0].Labels[app.LeftOutLabel]; text != "" {
-		a.note("croft: left out %s (--credentials takes them along)", printable(text))
-	}
+	a.noteNotCopied("croft: ", recs[0].Labels)
 	var all sync.WaitGroup
 	errs := make([]error, len(recs))
 	for i, rec := range recs {
@@ -469,7 +537,9 @@ func (a *command) workParallel(ctx context.Context, c *client.Client, opts workO
 		})
 	}
 	all.Wait()
-	a.note("croft: compare them with: croft work compare")
+	if slices.Contains(errs, nil) {
+		a.note("croft: compare them with: croft work compare")
+	}
 	return errors.Join(errs...)
 }
 
@@ -480,6 +550,9 @@ func (a *command) runUnattended(ctx context.Context, c *client.Client, rec clien
 		return fmt.Errorf("%s: %w", rec.Name, err)
 	}
 	id, err := a.startAgent(ctx, ws, cmd)
+	if start.Agent == nil && errors.Is(err, fault.NotFound) {
+		err = a.dropWork(ctx, c, rec, err)
+	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", rec.Name, err)
 	}
@@ -544,13 +617,22 @@ func (a *command) findWork(ctx context.Context, c *client.Client, e *workEnv, ar
 	case e.project.Dir == "":
 		return nil, nil, usagef("this directory is no project: name a work; croft work list --all lists them")
 	case len(own) == 0:
-		return nil, nil, fmt.Errorf("work: %w: the project %s has no work; croft work list --all lists those of other projects", fault.NotFound, printable(e.project.Dir))
+		return nil, nil, noWorks(e)
 	}
 	names = nil
 	for _, ws := range own {
 		names = append(names, ws.Name)
 	}
-	return nil, nil, usagef("%s has several works: name one of %s", printable(e.project.Dir), strings.Join(names, ", "))
+	hint := ""
+	if len(args) > 0 {
+		hint = suggest.Hint(args[0], names)
+	}
+	return nil, nil, usagef("%s has several works: name one of %s%s", printable(e.project.Dir), strings.Join(names, ", "), hint)
+}
+
+// noWorks is the error for a project without works.
+func noWorks(e *workEnv) error {
+	return fmt.Errorf("work: %w: the project %s has no work; croft work list --all lists those of other projects", fault.NotFound, printable(e.project.Dir))
 }
 
 // withWork runs f with the work that the arguments name.

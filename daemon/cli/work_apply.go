@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/croft-run/croft/client"
+	"github.com/croft-run/croft/daemon/work"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/snapshot"
 )
@@ -64,7 +67,7 @@ func (a *command) workApply(ctx context.Context, opts workApplyOptions, args []s
 	if opts.discard && (len(opts.hunks) > 0 || opts.apply.DryRun) {
 		return usagef("--discard removes the work: leave it out to apply a part")
 	}
-	err := a.withWork(ctx, args, func(_ *client.Client, w *workOf, rest []string) (err error) {
+	err := a.withWork(ctx, args, func(c *client.Client, w *workOf, rest []string) (err error) {
 		opts.name = w.Name
 		if opts.dir = opts.into; opts.dir == "" {
 			if opts.dir, err = w.dir(); err != nil {
@@ -73,6 +76,9 @@ func (a *command) workApply(ctx context.Context, opts workApplyOptions, args []s
 		}
 		if len(rest) > 0 {
 			opts.apply.Only, err = pathsIn(opts.dir, rest)
+		}
+		if err == nil {
+			err = a.oneWork(ctx, c, w, rest)
 		}
 		if err == nil && opts.discard && len(rest) > 0 {
 			err = usagef("--discard removes the work: leave it out to apply a part")
@@ -90,9 +96,29 @@ func (a *command) workApply(ctx context.Context, opts workApplyOptions, args []s
 	})
 }
 
+// oneWork refuses a path that names another work of the project, and no file.
+func (a *command) oneWork(ctx context.Context, c *client.Client, w *workOf, paths []string) error {
+	if len(paths) == 0 {
+		return nil
+	}
+	list, err := a.works(ctx, c, w.Labels[work.ProjectLabel])
+	if err != nil {
+		return err
+	}
+	for _, ws := range list {
+		if _, err := os.Lstat(ws.Name); slices.Contains(paths, ws.Name) && errors.Is(err, fs.ErrNotExist) {
+			return usagef("%s is a work, not a path: apply one work after the other, %s and then %s", ws.Name, w.Name, ws.Name)
+		}
+	}
+	return nil
+}
+
 // applyWork applies a work whose name, directory and selection are set.
 func (a *command) applyWork(ctx context.Context, opts workApplyOptions) error {
 	opts.toUndo = "croft work undo " + opts.name
+	if opts.into != "" {
+		opts.toUndo += " --into " + printable(opts.into)
+	}
 	if opts.commits {
 		return a.wsApplyCommits(ctx, opts.wsApplyOptions)
 	}
@@ -100,17 +126,26 @@ func (a *command) applyWork(ctx context.Context, opts workApplyOptions) error {
 		if opts.message == "" {
 			opts.message = "Apply the changes of " + opts.name
 		}
-		opts.check = func(d *snapshot.Comparison) error { return checkCommitted(ctx, opts.dir, d, opts.apply.Only) }
+		shown := opts.check
+		opts.check = func(d *snapshot.Comparison) error {
+			if shown != nil {
+				if err := shown(d); err != nil {
+					return err
+				}
+			}
+			return checkCommitted(ctx, opts.dir, d, opts.apply.Only)
+		}
 		opts.after = func(paths []string) error { return a.commitPaths(ctx, opts.dir, paths, opts.message) }
 	}
 	return a.wsApply(ctx, opts.wsApplyOptions)
 }
 
 // userGit runs the user's git in a directory, with the user's configuration but without
-// hooks, which may run what was just applied.
-func userGit(ctx context.Context, dir string, args ...string) (string, error) {
+// hooks, which may run what was just applied. It reads paths with pathspecs, as there may be
+// more of them than a command line holds.
+func userGit(ctx context.Context, dir string, paths []string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "git", slices.Concat([]string{"-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "--literal-pathspecs"}, args)...)
-	cmd.Dir = dir
+	cmd.Dir, cmd.Stdin = dir, strings.NewReader(strings.Join(paths, "\x00"))
 	cmd.Env = append(os.Environ(), "LC_ALL=C")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -119,8 +154,8 @@ func userGit(ctx context.Context, dir string, args ...string) (string, error) {
 	return string(out), nil
 }
 
-// checkCommitted refuses a commit that would contain changes of the user: those of files
-// that the work changed.
+// checkCommitted refuses a commit that would fail for lack of an author, or that would contain
+// changes of the user: those of files that the work changed.
 func checkCommitted(ctx context.Context, dir string, d *snapshot.Comparison, only []string) error {
 	paths := only
 	if len(paths) == 0 {
@@ -128,27 +163,69 @@ func checkCommitted(ctx context.Context, dir string, d *snapshot.Comparison, onl
 			paths = append(paths, ch.Path)
 		}
 	}
-	out, err := userGit(ctx, dir, append([]string{"status", "--porcelain", "-z", "--untracked-files=all", "--"}, paths...)...)
+	if _, err := userGit(ctx, dir, nil, "var", "GIT_COMMITTER_IDENT"); err != nil {
+		return fmt.Errorf("apply --commit: %w: git does not know who you are, and nothing was applied: run git config user.name NAME and git config user.email ADDRESS", fault.WrongState)
+	}
+	out, err := userGit(ctx, dir, nil, "status", "--porcelain", "-z", "--no-renames", "--untracked-files=all")
 	if err != nil {
 		return err
 	}
-	if out != "" {
-		first, _, _ := strings.Cut(out, "\x00")
-		return fmt.Errorf("apply --commit: %w: files that the work changed have changes of yours that are not committed, such as %s: commit them first, or use --branch",
-			fault.WrongState, printable(strings.TrimSpace(first[min(len(first), 3):])))
+	prefix, err := userGit(ctx, dir, nil, "rev-parse", "--show-prefix") // status has paths from the root of the repository
+	if err != nil {
+		return err
+	}
+	work := map[string]bool{} // what the work changed
+	for _, p := range paths {
+		work[path.Join(strings.TrimSuffix(prefix, "\n"), p)] = true
+	}
+	for entry := range strings.SplitSeq(out, "\x00") {
+		const state = 3 // bytes before the path
+		if len(entry) <= state {
+			continue
+		}
+		// A path of the work may be a directory.
+		for at := strings.TrimSuffix(entry[state:], "/"); ; at = path.Dir(at) {
+			if work[at] {
+				return fmt.Errorf("apply --commit: %w: files that the work changed have changes of yours that are not committed, such as %s: commit them first, or use --branch",
+					fault.WrongState, printable(entry[state:]))
+			}
+			if at == "." {
+				break
+			}
+		}
 	}
 	return nil
 }
 
-// commitPaths commits files of the work tree.
+// pathspecs are the arguments of git that read paths from standard input.
+var pathspecs = []string{"--pathspec-from-file=-", "--pathspec-file-nul"}
+
+// commitPaths commits files of the work tree. Directories, which git does not have, and
+// removed files that it did not have are left out.
 func (a *command) commitPaths(ctx context.Context, dir string, paths []string, message string) error {
-	if _, err := userGit(ctx, dir, append([]string{"add", "--all", "--"}, paths...)...); err != nil {
+	out, err := userGit(ctx, dir, nil, "ls-files", "-z")
+	if err != nil {
 		return err
 	}
-	if _, err := userGit(ctx, dir, append([]string{"commit", "--quiet", "--no-verify", "--message", message, "--"}, paths...)...); err != nil {
+	tracked := map[string]bool{}
+	for name := range strings.SplitSeq(out, "\x00") {
+		tracked[name] = true
+	}
+	paths = slices.DeleteFunc(slices.Clone(paths), func(name string) bool {
+		info, err := os.Lstat(filepath.Join(dir, name))
+		return err != nil && !tracked[name] || err == nil && info.IsDir() && !tracked[name]
+	})
+	if len(paths) == 0 {
+		a.note("nothing to commit: git has no empty directories")
+		return nil
+	}
+	if _, err := userGit(ctx, dir, paths, append([]string{"add", "--all"}, pathspecs...)...); err != nil {
 		return err
 	}
-	commit, err := userGit(ctx, dir, "rev-parse", "--short", "HEAD")
+	if _, err := userGit(ctx, dir, paths, append([]string{"commit", "--quiet", "--no-verify", "--message", message}, pathspecs...)...); err != nil {
+		return err
+	}
+	commit, err := userGit(ctx, dir, nil, "rev-parse", "--short", "HEAD")
 	if err == nil {
 		a.note("committed %s", strings.TrimSpace(commit))
 	}

@@ -29,6 +29,9 @@ const (
 	homeAfter = ".home.tar"
 )
 
+// ownScripts are the beginnings of commands that no log of a work lists.
+var ownScripts = []string{homeScript, saveScript, "bash -c " + findScript}
+
 // savedHome returns the file with the home of a work's agent.
 func (a *command) savedHome(id string) (string, error) {
 	settings, err := a.settings()

@@ -5,93 +5,26 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/creack/pty"
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/croft-run/croft/internal/testenv"
 )
 
-// A ttyProgram is a program on a pseudo-terminal.
-type ttyProgram struct {
-	t    *testing.T
-	cmd  *exec.Cmd
-	file *os.File
-	done chan error
-
-	mu  sync.Mutex
-	out bytes.Buffer // guarded by mu
-}
-
 // onTTY starts a command on a pseudo-terminal.
-func onTTY(t *testing.T, cmd *exec.Cmd) *ttyProgram {
+func onTTY(t *testing.T, cmd *exec.Cmd) *testenv.Terminal {
 	t.Helper()
-	file, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 24, Cols: 80})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &ttyProgram{t: t, cmd: cmd, file: file, done: make(chan error, 1)}
-	t.Cleanup(func() { file.Close() })
-	go func() {
-		buf := make([]byte, 4096)
-		for {
-			n, err := file.Read(buf)
-			s.mu.Lock()
-			s.out.Write(buf[:n])
-			s.mu.Unlock()
-			if err != nil {
-				s.done <- cmd.Wait()
-				return
-			}
-		}
-	}()
-	return s
-}
-
-func (s *ttyProgram) text() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.out.String()
-}
-
-// shows waits until the screen shows a text.
-func (s *ttyProgram) shows(text string) {
-	s.t.Helper()
-	for end := time.Now().Add(time.Minute); !strings.Contains(s.text(), text); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			s.t.Fatalf("the screen does not show %q:\n%q", text, s.text())
-		}
-	}
-}
-
-func (s *ttyProgram) types(text string) {
-	s.t.Helper()
-	if _, err := io.WriteString(s.file, text); err != nil {
-		s.t.Fatal(err)
-	}
-}
-
-// ends waits for the end of the program.
-func (s *ttyProgram) ends() error {
-	s.t.Helper()
-	select {
-	case err := <-s.done:
-		return err
-	case <-time.After(time.Minute):
-		s.t.Fatalf("it does not end:\n%q", s.text())
-	}
-	return nil
+	return testenv.StartTerminal(t, cmd, 24, 80)
 }
 
 // workProject makes a project, and returns a function that makes commands in it.
@@ -121,24 +54,35 @@ func workProjectIn(t *testing.T, home, dir, data string) (_ string, in func(args
 func TestWorkSurvivesKill(t *testing.T) {
 	dir, in := workProject(t)
 	s := onTTY(t, in("work", "--", "sh", "-c", "echo one > a.txt; echo ready; read -r line; echo $line > b.txt"))
-	s.shows("ready")
-	if err := s.cmd.Process.Kill(); err != nil {
+	s.Shows("ready")
+	if err := s.Cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = s.ends() // it was killed
-	if out, err := in("work", "list").CombinedOutput(); err != nil || !strings.Contains(string(out), "app-sh") {
-		t.Errorf("after the kill the works are\n%s%v", out, err)
+	_ = s.Ends() // it was killed
+	list := func(state string) string {
+		t.Helper()
+		out, err := in("work", "list").CombinedOutput()
+		if fields := strings.Fields(string(out)); err != nil || len(fields) < 8 || !slices.Equal(fields[5:8], []string{"app-sh", "sh", state}) {
+			t.Errorf("the works are\n%s%v; want app-sh %s", out, err, state)
+		}
+		return string(out)
+	}
+	if out := list("running"); !strings.Contains(out, "croft work attach app-sh") {
+		t.Errorf("after the kill the list does not say how to come back:\n%s", out)
 	}
 	if entries, err := os.ReadDir(dir); len(entries) != 1 {
 		t.Errorf("after the kill the project has %v, %v", entries, err)
 	}
 	s = onTTY(t, in("work", "attach"))
-	s.shows("ready")
-	s.types("two\r")
-	if err := s.ends(); err != nil {
-		t.Errorf("attached: %v\n%s", err, s.text())
+	s.Shows("ready")
+	s.Types("two\r")
+	if err := s.Ends(); err != nil {
+		t.Errorf("attached: %v\n%s", err, s.Text())
 	}
-	s.shows("app-sh changed 2 files")
+	s.Shows("app-sh changed 2 files")
+	if out := list("ended"); strings.Contains(out, "attach") {
+		t.Errorf("after the end the list is\n%s", out)
+	}
 	if out, err := in("work", "apply", "--discard").CombinedOutput(); err != nil {
 		t.Fatalf("apply: %v\n%s", err, out)
 	}
@@ -153,23 +97,24 @@ func TestWorkSurvivesKill(t *testing.T) {
 // again, and ends it with ctrl-c.
 func TestWorkOnATerminal(t *testing.T) {
 	_, in := workProject(t)
-	s := onTTY(t, in("work", "--", "sh", "-c", "trap 'echo caught; exit 7' INT; stty size; while :; do sleep 0.1; done"))
-	s.shows("24 80")
-	s.types("\x1a")
-	s.shows("stopped; Enter continues it")
-	s.types("\r")
+	s := onTTY(t, in("work", "--", "sh", "-c", "trap 'echo caught; exit 7' INT; printf '\\033[?2004h\\033[?25l'; stty size; while :; do sleep 0.1; done"))
+	s.Shows("24 80")
+	s.Types("\x1a")
+	s.Shows("stopped; Enter continues it")
+	s.Types("\r")
 	time.Sleep(200 * time.Millisecond)
-	s.types("\x1d")
-	s.shows("croft work attach app-sh")
-	if err := s.ends(); err != nil {
+	s.Types("\x1d")
+	s.Shows("\x1b[?2004l\x1b[?25h\x1b[m") // the terminal is the shell's again
+	s.Shows("croft work attach app-sh")
+	if err := s.Ends(); err != nil {
 		t.Errorf("detached: %v", err)
 	}
 	s = onTTY(t, in("work", "attach"))
-	s.shows("24 80")
-	s.types("\x03")
-	s.shows("caught")
-	if _ = s.ends(); s.cmd.ProcessState.ExitCode() != 7 {
-		t.Errorf("exit status %d, want that of the command, 7", s.cmd.ProcessState.ExitCode())
+	s.Shows("24 80")
+	s.Types("\x03")
+	s.Shows("caught")
+	if _ = s.Ends(); s.Cmd.ProcessState.ExitCode() != 7 {
+		t.Errorf("exit status %d, want that of the command, 7", s.Cmd.ProcessState.ExitCode())
 	}
 }
 
@@ -194,13 +139,13 @@ func TestWorkAllow(t *testing.T) {
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	if out, err := in("work", "allow", other).CombinedOutput(); err != nil || !strings.Contains(string(out), "app-sh reaches them now") {
+	if out, err := in("work", "allow", other).CombinedOutput(); err != nil || !strings.Contains(string(out), "app-sh reaches them now\ncroft: further works of this project may reach "+other+", too\n") {
 		t.Fatalf("allow: %v\n%s", err, out)
 	}
-	if err := s.ends(); err != nil {
-		t.Errorf("the command: %v\n%s", err, s.text())
+	if err := s.Ends(); err != nil {
+		t.Errorf("the command: %v\n%s", err, s.Text())
 	}
-	s.shows("hello")
+	s.Shows("hello")
 	// The next work of the project has the hosts at once.
 	next := in("work", "--", "curl", "-sk", "https://"+other+"/")
 	if out, err := next.Output(); err != nil || string(out) != "hello" {
@@ -221,20 +166,20 @@ func TestWorkAsksOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	start := func() *ttyProgram {
+	start := func() *testenv.Terminal {
 		return onTTY(t, in("work", "--config", filepath.Join(dir, "croft.yaml"), "--", "sh", "-c", "echo registry $npm_config_registry"))
 	}
 	s := start()
-	s.shows("May works of this project reach @npm (npm.corp.test)? [y/N] ")
-	s.types("y\r")
-	s.shows("registry https://npm.corp.test/")
-	if err := s.ends(); err != nil {
-		t.Errorf("work: %v\n%s", err, s.text())
+	s.Shows("May works of this project reach @npm (npm.corp.test)? [y/N] ")
+	s.Types("y\r")
+	s.Shows("registry https://npm.corp.test/")
+	if err := s.Ends(); err != nil {
+		t.Errorf("work: %v\n%s", err, s.Text())
 	}
 	s = start()
-	s.shows("registry https://npm.corp.test/")
-	if err := s.ends(); err != nil || strings.Contains(s.text(), "May works") {
-		t.Errorf("the second work: %v\n%s", err, s.text())
+	s.Shows("registry https://npm.corp.test/")
+	if err := s.Ends(); err != nil || strings.Contains(s.Text(), "May works") {
+		t.Errorf("the second work: %v\n%s", err, s.Text())
 	}
 }
 
@@ -419,16 +364,161 @@ func TestAttackReview(t *testing.T) {
 		}
 		s := onTTY(t, cmd)
 		if name == "review" {
-			s.types("y\ry\rt\rn\r")
-			s.shows("tests: passed")
+			s.Shows("q finish")
+			s.Types("jkAt")
+			s.Shows("tests: passed")
+			s.Types("xqn")
 		}
-		if err := s.ends(); err != nil {
-			t.Errorf("%s: %v\n%s", name, err, s.text())
+		if err := s.Ends(); err != nil {
+			t.Errorf("%s: %v\n%s", name, err, s.Text())
 		}
 		for _, bad := range []string{"\x1b[2J", "\x1b[1;1H", "\x1b]0;", "\rover", "\u202e"} {
-			if strings.Contains(s.text(), bad) {
-				t.Errorf("%s shows %q: %q", name, bad, s.text())
+			if strings.Contains(s.Text(), bad) {
+				t.Errorf("%s shows %q: %q", name, bad, s.Text())
 			}
 		}
+	}
+}
+
+// TestWorkMistakes: a program that does not exist leaves no work, an unknown name removes
+// none, an apply that would change nothing says so, and a commit without an author applies
+// nothing.
+func TestWorkMistakes(t *testing.T) {
+	dir, in := workProject(t)
+	says := func(want string, args ...string) {
+		t.Helper()
+		cmd := in(args...)
+		cmd.Env = append(cmd.Env, "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null", "EMAIL=", "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=user.useConfigOnly", "GIT_CONFIG_VALUE_0=true")
+		if out, _ := cmd.CombinedOutput(); !strings.Contains(string(out), want) {
+			t.Errorf("croft %q: %s\nwant %q", args, out, want)
+		}
+	}
+	says(`program "nosuch": not found`, "work", "--", "nosuch")
+	says("has no work", "work", "diff")
+	says("one changed 1 file", "work", "--name", "one", "--", "sh", "-c", "echo x > f")
+	says("two changed 1 file", "work", "--name", "two", "--", "sh", "-c", "echo x > g")
+	says("no change at nofile, and the project has no such file\n", "work", "diff", "one", "nofile")
+	says("no change at .git\n", "work", "diff", "one", ".git", "f")
+	says(`work "three": not found`, "work", "discard", "one", "three")
+	says("two is a work, not a path", "work", "apply", "one", "two")
+	says("the repository has no commit yet", "work", "apply", "one", "--branch", "b")
+	says("git does not know who you are", "work", "apply", "one", "--commit")
+	if _, err := os.Stat(filepath.Join(dir, "f")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("f was applied: %v", err)
+	}
+	says("to undo", "work", "apply", "one")
+	says("nothing to apply", "work", "apply", "one")
+	says("removed two", "work", "discard", "--all", "--yes")
+	says("has no work", "work", "discard", "--all")
+}
+
+// TestWorkAtGVisor starts works at the level gvisor before and after a change of the
+// project: each has the project's files of its time, and is applied.
+func TestWorkAtGVisor(t *testing.T) {
+	runsc := testenv.Runsc()
+	if runsc == "" {
+		t.Skip("skipped: host: gVisor (runsc) is not installed")
+	}
+	home := t.TempDir()
+	data := filepath.Join(home, "data")
+	dir, in := workProjectIn(t, home, filepath.Join(home, "app"), data)
+	write := func(name, text string) {
+		t.Helper()
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(filepath.Join(data, "croft.yaml"), "version: 1\npolicies:\n  default: {isolation: gvisor}\n")
+	for i := range 20 {
+		write(filepath.Join(dir, "src", fmt.Sprint(i)), "first\n")
+	}
+	run := func(args ...string) string {
+		t.Helper()
+		cmd := in(args...)
+		cmd.Env = append(cmd.Env, "PATH="+filepath.Dir(runsc)+":"+os.Getenv("PATH"))
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%q: %v\n%s", args, err, out)
+		}
+		return string(out)
+	}
+	kernel, err := os.ReadFile("/proc/version")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const script = "cat /proc/version; cd src; for f in $(ls); do echo $f $(cat $f); done; echo work > w; rm 5; echo more >> 6"
+	if got := run("work", "--name", "one", "--", "sh", "-c", script); strings.Contains(got, string(kernel)) || !strings.Contains(got, "19 first\n") {
+		t.Errorf("the first work printed\n%s", got)
+	}
+	write(filepath.Join(dir, "src", "1"), "second\n")
+	write(filepath.Join(dir, "src", "new"), "second\n")
+	if err := os.Remove(filepath.Join(dir, "src", "2")); err != nil {
+		t.Fatal(err)
+	}
+	got := run("work", "--name", "two", "--", "sh", "-c", script)
+	if !strings.Contains(got, "1 second\n") || !strings.Contains(got, "new second\n") || strings.Contains(got, "\n2 first\n") || !strings.Contains(got, "\n3 first\n") {
+		t.Errorf("the work after a change printed\n%s", got)
+	}
+	if layers, err := filepath.Glob(filepath.Join(data, "layers", "delta-*")); err != nil || len(layers) != 1 {
+		t.Errorf("layers with differences: %q, %v", layers, err)
+	}
+	if got := run("work", "diff", "two", "--name-only"); got != "removed\tsrc/5\nmodified\tsrc/6\nadded\tsrc/w\n" {
+		t.Errorf("the second work changed\n%s", got)
+	}
+	run("work", "apply", "two")
+	after := treeOf(t, dir)
+	if after["src/6"] != "first\nmore\n" || after["src/w"] != "work\n" || after["src/1"] != "second\n" || len(after) != 20 {
+		t.Errorf("after the apply the project has %q", after)
+	}
+}
+
+// TestWorkCommitsManyFiles commits more paths than a command line holds, some of them with
+// names that git would take for patterns or flags, into a directory of a repository.
+func TestWorkCommitsManyFiles(t *testing.T) {
+	home := t.TempDir()
+	repo := filepath.Join(home, "repo")
+	dir, in := workProjectIn(t, home, repo, filepath.Join(home, "data"))
+	git := func(args ...string) string {
+		t.Helper()
+		out, err := exec.Command("git", append([]string{"-C", dir, "-c", "user.name=t", "-c", "user.email=t@example.com"}, args...)...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("git %q: %v\n%s", args, err, out)
+		}
+		return string(out)
+	}
+	sub := filepath.Join(dir, "sub")
+	if err := errors.Join(os.Mkdir(sub, 0o755), os.WriteFile(filepath.Join(sub, "mine"), []byte("old\n"), 0o644), os.WriteFile(filepath.Join(sub, "removed"), nil, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	git("add", ".")
+	git("commit", "-qm", "first")
+	const script = `seq -f $(printf %0245d 0).%g 8500 | xargs touch; echo x > -rf; echo x > ':(top)*'; mkdir empty; ln -s ../outside out; ln -s sub/mine in; rm sub/removed; echo x > "$(printf 'a\nb')"; echo agent > sub/mine`
+	if out, err := in("work", "--", "sh", "-c", script).CombinedOutput(); err != nil {
+		t.Fatalf("work: %v\n%s", err, out)
+	}
+	commit := func(args ...string) ([]byte, error) {
+		cmd := in(append([]string{"work", "apply", "--commit", "-m", "agent"}, args...)...)
+		cmd.Env = append(cmd.Env, "GIT_AUTHOR_NAME=t", "GIT_AUTHOR_EMAIL=t@example.com", "GIT_COMMITTER_NAME=t", "GIT_COMMITTER_EMAIL=t@example.com")
+		return cmd.CombinedOutput()
+	}
+	if err := os.WriteFile(filepath.Join(sub, "mine"), []byte("mine\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := commit(); err == nil || !strings.Contains(string(out), "not committed, such as sub/mine") {
+		t.Errorf("with a change of the user: %v\n%.500s", err, out)
+	}
+	git("checkout", "-q", ".")
+	if err := os.WriteFile(filepath.Join(dir, "other"), []byte("mine\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out, err := commit()
+	if err != nil || !strings.Contains(string(out), "committed ") || !strings.Contains(string(out), "out is a symlink that leads out of the directory: ../outside\n") || strings.Contains(string(out), "in is a symlink") {
+		t.Errorf("apply: %v\n%.500s", err, out)
+	}
+	if got := git("status", "--short"); got != "?? other\n" {
+		t.Errorf("after the commit the status is\n%.500s", got)
+	}
+	if got := strings.Count(git("show", "--format=", "--no-renames", "--name-only", "-z", "HEAD"), "\x00"); got != 8507 {
+		t.Errorf("the commit has %d files", got)
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/croft-run/croft/daemon/work"
 	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/suggest"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace"
 )
@@ -31,7 +32,8 @@ type workAnswer struct {
 	ID      string    `json:"id"`
 	Agent   string    `json:"agent"`
 	Project string    `json:"project,omitempty"` // directory
-	Running bool      `json:"running"`           // a process has it open
+	Running bool      `json:"running"`           // its agent runs, or a process has it open
+	Open    bool      `json:"open"`              // a process has it open
 	Created time.Time `json:"created"`
 }
 
@@ -71,8 +73,9 @@ func (a *command) workList(ctx context.Context, c *client.Client, key string) er
 		one := workAnswer{Name: ws.Name, ID: ws.ID, Agent: ws.Labels[work.AgentLabel], Created: ws.CreatedAt,
 			Project: work.ProjectOf(settings.Data, ws.Labels[work.ProjectLabel])}
 		if d, err := c.Describe(ctx, ws.ID); err == nil {
-			one.Running = slices.ContainsFunc(d.Holders, func(h client.Holder) bool { return !h.Died })
+			one.Open = slices.ContainsFunc(d.Holders, func(h client.Holder) bool { return !h.Died })
 		}
+		one.Running = one.Open || a.agentRuns(ctx, ws)
 		list = append(list, one)
 	}
 	return a.printAnswer(list, func(w io.Writer) error {
@@ -84,8 +87,38 @@ func (a *command) workList(ctx context.Context, c *client.Client, key string) er
 			}
 			rows = append(rows, []string{one.Name, one.Agent, state, timeText(one.Created), orDash(one.Project)})
 		}
-		return writeTable(w, rows)
+		if err := writeTable(w, rows); err != nil {
+			return err
+		}
+		for _, one := range list {
+			if one.Running && !one.Open {
+				a.note("croft: %s runs without a terminal, and without network; come back with: croft work attach %s", one.Name, one.Name)
+			}
+		}
+		return nil
 	})
+}
+
+// agentRuns reports whether the agent of a work runs that no process has open: its terminal
+// was closed or killed.
+func (a *command) agentRuns(ctx context.Context, ws client.Workspace) bool {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second) // a guest that runs answers in milliseconds
+	defer cancel()
+	list, err := a.system.RunningSessions(ctx, ws.Kind, ws.ID)
+	if err != nil {
+		a.note("croft: %s: can't tell whether its agent runs: %v", ws.Name, err)
+	}
+	return agentSession(list) != ""
+}
+
+// agentSession returns the id of the session of a work's agent, "" if it does not run.
+func agentSession(list []workspace.SessionInfo) (id string) {
+	for _, s := range list {
+		if s.Running && s.TTY && s.Labels[agentLabel] != "" {
+			id = s.ID
+		}
+	}
+	return id
 }
 
 func (a *command) workAttachCommand() *cobra.Command {
@@ -134,12 +167,7 @@ func (a *command) workAttach(ctx context.Context, opts workAttachOptions, args [
 		session := ""
 		err = a.withOpened(ctx, c, w.ID, func(ws *workspace.Workspace) error {
 			list, err := ws.Sessions(ctx)
-			for _, s := range list {
-				if s.Running && s.TTY && s.Labels[agentLabel] != "" {
-					session = s.ID
-				}
-			}
-			if err != nil || session == "" {
+			if session = agentSession(list); err != nil || session == "" {
 				return err
 			}
 			return a.attachAgent(ctx, c, ws, w.Workspace, session, client.TerminalOptions{Tail: replayBytes})
@@ -171,7 +199,7 @@ func (a *command) workAttach(ctx context.Context, opts workAttachOptions, args [
 		for _, n := range start.Notes {
 			a.note("croft: %s", n)
 		}
-		return a.runWork(ctx, c, w.Workspace, start)
+		return a.runWork(ctx, c, w.Workspace, start, false)
 	})
 }
 
@@ -217,6 +245,7 @@ func (a *command) workDiffCommand() *cobra.Command {
 			err := a.withWork(ctx, args, func(_ *client.Client, w *workOf, rest []string) (err error) {
 				id = w.ID
 				if len(rest) > 0 {
+					opts.project = w.project
 					opts.Paths, err = pathsIn(w.project, rest)
 				}
 				return err
@@ -235,31 +264,72 @@ func (a *command) workDiffCommand() *cobra.Command {
 }
 
 func (a *command) workDiscardCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "discard [NAME...]",
+	var all, yes bool
+	cmd := &cobra.Command{
+		Use:   "discard [NAME...] | discard --all",
 		Short: "Remove works with all their changes that were not applied",
-		Args:  cobra.ArbitraryArgs,
+		Long: `Remove works, or the only one of the project, with all their changes that were not applied. --all asks
+first; without a terminal to ask on it needs --yes.`,
+		Args: cobra.ArbitraryArgs,
 		RunE: run(func(ctx context.Context, args []string) error {
-			e, err := a.workEnv(false)
+			if all && len(args) > 0 {
+				return usagef("--all takes no names: it removes all works of the project")
+			}
+			e, err := a.workEnv(all)
 			if err != nil {
 				return err
 			}
 			return a.withClient(ctx, func(c *client.Client) error {
-				var ids []string
-				for first := true; first || len(args) > 0; first = false {
-					w, rest, err := a.findWork(ctx, c, e, args)
-					if err != nil {
-						return err
-					}
-					if len(args) > 0 && len(rest) == len(args) {
-						return noMore(rest)
-					}
-					ids, args = append(ids, w.Name), rest
+				names, err := a.chosenWorks(ctx, c, e, all, yes, args)
+				if err != nil || len(names) == 0 {
+					return err
 				}
-				return errors.Join(a.wsRm(ctx, c, ids), a.removeHomes(ctx, c))
+				return errors.Join(a.wsRm(ctx, c, names), a.removeHomes(ctx, c))
 			})
 		}),
 	}
+	cmd.Flags().BoolVar(&all, "all", false, "all works of the project in the current directory")
+	registerYes(cmd.Flags(), &yes)
+	return cmd
+}
+
+// chosenWorks returns the names of the works to remove: those that args name, the only one
+// of the project, or all of the project, about which the user is asked. If one of the names is
+// unknown, none is removed.
+func (a *command) chosenWorks(ctx context.Context, c *client.Client, e *workEnv, all, yes bool, args []string) ([]string, error) {
+	if len(args) == 0 && !all {
+		w, _, err := a.findWork(ctx, c, e, nil)
+		if err != nil {
+			return nil, err
+		}
+		return []string{w.Name}, nil
+	}
+	key := ""
+	if all {
+		key = e.project.Key()
+	}
+	list, err := a.works(ctx, c, key)
+	if err != nil {
+		return nil, err
+	}
+	var known, names []string
+	for _, ws := range list {
+		if known = append(known, ws.Name); all || slices.Contains(args, ws.Name) || slices.Contains(args, ws.ID) {
+			names = append(names, ws.Name)
+		}
+	}
+	for _, arg := range args {
+		if !slices.ContainsFunc(list, func(ws client.Workspace) bool { return ws.Name == arg || ws.ID == arg }) {
+			return nil, fmt.Errorf("work %q: %w%s", arg, fault.NotFound, suggest.Hint(arg, known))
+		}
+	}
+	switch {
+	case !all:
+		return names, nil
+	case len(names) == 0:
+		return nil, noWorks(e)
+	}
+	return a.confirmRemoval(names, "work", yes)
 }
 
 func (a *command) workAllowCommand() *cobra.Command {
@@ -295,6 +365,7 @@ project. *.HOST is its subdomains; @npm, @pypi, @go and @cargo are registries.`,
 				for _, ws := range list {
 					errs = append(errs, a.allowIn(ctx, c, ws, rules))
 				}
+				a.note("croft: further works of this project may reach %s, too", printable(strings.Join(args, ", ")))
 				return errors.Join(errs...)
 			})
 		}),
@@ -415,7 +486,7 @@ func (a *command) workLog(ctx context.Context, c *client.Client, w *workOf) erro
 	log := workLog{Commands: []loggedCommand{}, Files: []loggedFile{}}
 	err := a.workEvents(w.ID, func(e event.Event) {
 		text, ok := e.Fields[event.FieldCommand].(string)
-		if e.Kind != event.Operation || !ok || text == "" || strings.HasPrefix(text, homeScript) || strings.HasPrefix(text, saveScript) {
+		if e.Kind != event.Operation || !ok || text == "" || slices.ContainsFunc(ownScripts, func(own string) bool { return strings.HasPrefix(text, own) }) {
 			return
 		}
 		text = strings.TrimPrefix(strings.TrimSpace(strings.TrimPrefix(text, "bash -c "+jobControl)), "croft ")
@@ -434,7 +505,7 @@ func (a *command) workLog(ctx context.Context, c *client.Client, w *workOf) erro
 			return err
 		}
 		log.Stats, log.LeftOut = d.Stats, d.LeftOut
-		for _, ch := range d.Changes {
+		for _, ch := range d.Files() {
 			log.Files = append(log.Files, loggedFile{ch.Kind, ch.Path})
 		}
 	}
@@ -490,8 +561,8 @@ func (l workLog) write(w io.Writer) error {
 }
 
 // changesText counts changes.
-func changesText(s snapshot.Stats, files int) string {
-	return fmt.Sprintf("%s, +%d -%d", countText(files, "file"), s.LinesAdded, s.LinesRemoved)
+func changesText(s snapshot.Stats) string {
+	return fmt.Sprintf("%s, +%d -%d", countText(s.Files(), "file"), s.LinesAdded, s.LinesRemoved)
 }
 
 // registries are the named rules of registries, by the files of a project that needs them.

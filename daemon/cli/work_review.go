@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path"
 	"slices"
 	"strings"
 
@@ -28,11 +29,17 @@ func (a *command) workReviewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "review [NAME] [PATH...]",
 		Short: "Look at the changes of a work one by one, test the ones you take, and apply them",
-		Long: `Look at the changes of a work one by one: take or leave each hunk or file, run the project's tests on
-what was taken so far, and apply it at the end. Nothing is applied before the last question. The tests run in a
+		Long: `Look at the changes of a work: take or leave each file or hunk, run the project's tests on what is taken, and
+apply it at the end. Nothing is taken at the start, and nothing is applied before the last question. The tests run in a
 fork of the work that has the taken changes alone.
 
-` + reviewHelp,
+On a terminal the files and their changes are on a screen:
+
+` + screenHelp + `
+
+Without one, or with TERM=dumb, each change is a question, and the answers are lines of the input:
+
+` + linesHelp,
 		Args: cobra.ArbitraryArgs,
 		RunE: run(func(ctx context.Context, args []string) error {
 			var w *workOf
@@ -51,7 +58,7 @@ fork of the work that has the taken changes alone.
 			if err != nil {
 				return err
 			}
-			r := &review{a: a, w: w, opts: opts, test: test}
+			r := &reviewer{a: a, w: w, opts: opts, test: test}
 			return r.run(ctx)
 		}),
 	}
@@ -65,50 +72,26 @@ fork of the work that has the taken changes alone.
 	return cmd
 }
 
-const reviewHelp = `  y  take this change            n  leave it
-  a  take the rest of the file   d  leave the rest of the file
-  b  back to the change before   s  show what is taken
-  t  run the tests on what is taken
-  q  leave all that follows`
-
-// A review is a dialog about the changes of a work.
+// A review is the changes of a work, and which of them are taken. The two forms of the
+// dialog, on a screen and in lines, change it.
 type review struct {
-	a    *command
-	w    *workOf
-	opts workApplyOptions
-	test string
-
-	changes []snapshot.FileChange
-	parts   []reviewPart
+	all   []snapshot.FileChange
+	files []*snapshot.FileChange // without directories that others imply
+	parts []reviewPart
+	first []int // of each file in parts, and the length of parts
 }
 
 // A reviewPart is what is taken or left: a hunk, or a whole file.
 type reviewPart struct {
-	file  int // in changes
+	file  int // in files
 	hunk  int // from 1; 0 is the whole file
 	taken bool
 }
 
-func (r *review) run(ctx context.Context) error {
-	err := r.a.withClient(ctx, func(c *client.Client) error {
-		d, err := fetchDiff(ctx, c, r.w.ID, client.DiffOptions{Text: true, Paths: r.opts.apply.Only})
-		if err != nil {
-			return err
-		}
-		r.a.noteGit(d.Git, "; croft work apply --commits brings commits")
-		r.a.noteScope(d.LeftOut)
-		r.changes = d.Changes
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	if len(r.changes) == 0 {
-		r.a.note("nothing changed")
-		return nil
-	}
-	for i := range r.changes {
-		ch := &r.changes[i]
+func newReview(d *snapshot.Comparison) *review {
+	r := &review{all: d.Changes, files: d.Files()}
+	for i, ch := range r.files {
+		r.first = append(r.first, len(r.parts))
 		if len(ch.Hunks) == 0 || ch.Old == nil || ch.New == nil || ch.From != "" {
 			r.parts = append(r.parts, reviewPart{file: i})
 			continue
@@ -117,159 +100,203 @@ func (r *review) run(ctx context.Context) error {
 			r.parts = append(r.parts, reviewPart{file: i, hunk: n + 1})
 		}
 	}
-	if err := r.ask(ctx); err != nil {
-		return err
-	}
-	return r.finish(ctx)
+	r.first = append(r.first, len(r.parts))
+	return r
 }
 
-// ask asks about each part.
-func (r *review) ask(ctx context.Context) error {
-	for at := 0; at < len(r.parts); {
-		if err := r.show(at); err != nil {
-			return err
-		}
-		answer, err := r.a.askLine(fmt.Sprintf("(%d/%d) Take this %s [y,n,a,d,b,s,t,q,?]? ", at+1, len(r.parts), r.parts[at].noun()))
-		if errors.Is(err, io.EOF) {
-			return fmt.Errorf("review: %w: the input ended; nothing was applied", fault.Canceled)
-		}
-		if err != nil {
-			return err
-		}
-		switch answer {
-		case "y", "n":
-			r.parts[at].taken = answer == "y"
-			at++
-		case "a", "d":
-			for file := r.parts[at].file; at < len(r.parts) && r.parts[at].file == file; at++ {
-				r.parts[at].taken = answer == "a"
-			}
-		case "b":
-			at = max(0, at-1)
-		case "s":
-			r.summarize()
-		case "t":
-			if err := r.runTests(ctx); err != nil {
-				r.a.note("%v", err)
-			}
-		case "q":
-			for ; at < len(r.parts); at++ {
-				r.parts[at].taken = false
-			}
-		default:
-			r.a.note("%s", reviewHelp)
-		}
-	}
-	return nil
+// partsOf returns the parts of a file.
+func (r *review) partsOf(file int) []reviewPart {
+	return r.parts[r.first[file]:r.first[file+1]]
 }
 
-func (p reviewPart) noun() string {
-	if p.hunk == 0 {
-		return "file"
+// take takes or leaves parts, which are some of r.parts.
+func take(taken bool, parts []reviewPart) {
+	for i := range parts {
+		parts[i].taken = taken
 	}
-	return "hunk"
 }
 
-// show prints one part as a patch.
-func (r *review) show(at int) error {
-	p := r.parts[at]
-	ch := r.changes[p.file]
+// countTaken returns how many of the parts are taken.
+func countTaken(parts []reviewPart) int {
+	n := 0
+	for _, p := range parts {
+		if p.taken {
+			n++
+		}
+	}
+	return n
+}
+
+// takenFiles returns the files of which something is taken.
+func (r *review) takenFiles() []*snapshot.FileChange {
+	var list []*snapshot.FileChange
+	for i, ch := range r.files {
+		if countTaken(r.partsOf(i)) > 0 {
+			list = append(list, ch)
+		}
+	}
+	return list
+}
+
+// summary says in a few words what is taken.
+func (r *review) summary() string {
+	return fmt.Sprintf("taken: %d of %s, in %s", countTaken(r.parts), countText(len(r.parts), "change"), countText(len(r.takenFiles()), "file"))
+}
+
+// patch returns a part as a patch.
+func (r *review) patch(p reviewPart) *snapshot.Comparison {
+	ch := *r.files[p.file]
 	if p.hunk > 0 {
 		ch.Hunks = ch.Hunks[p.hunk-1 : p.hunk]
 	}
-	return r.a.writePatch(r.a.Out, &snapshot.Comparison{Changes: []snapshot.FileChange{ch}})
+	return &snapshot.Comparison{Changes: []snapshot.FileChange{ch}}
 }
 
-// summarize prints what is taken.
-func (r *review) summarize() {
-	taken, files := 0, map[int]bool{}
-	for _, p := range r.parts {
-		if p.taken {
-			taken++
-			files[p.file] = true
-		}
-	}
-	r.a.note("taken: %d of %s, in %s", taken, countText(len(r.parts), "change"), countText(len(files), "file"))
-	for i := range r.changes {
-		if files[i] {
-			r.a.note("  %s", printable(r.changes[i].Path))
-		}
-	}
-}
-
-// selection returns the taken parts: whole files, and hunks of others.
+// selection returns what is taken in the form of an apply: paths, and the hunks of those
+// of which not all is taken. A directory, which stands for all below it, is among them if
+// all below it is taken.
 func (r *review) selection() (paths []string, hunks map[string][]int) {
 	hunks = map[string][]int{}
-	for i := range r.changes {
-		ch := &r.changes[i]
-		var taken []int
-		all := true
-		for _, p := range r.parts {
-			switch {
-			case p.file != i:
-			case p.taken:
-				taken = append(taken, p.hunk)
-			default:
-				all = false
+	partly := map[string]bool{} // directories with something that is not taken
+	listed := map[*snapshot.FileChange]bool{}
+	for i, ch := range r.files {
+		listed[ch] = true
+		parts := r.partsOf(i)
+		n := countTaken(parts)
+		if n < len(parts) {
+			for _, name := range []string{ch.Path, ch.From} {
+				for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
+					partly[dir] = true
+				}
 			}
 		}
-		if len(taken) == 0 {
+		if n == 0 {
 			continue
 		}
 		paths = append(paths, ch.Path)
 		if ch.From != "" {
 			paths = append(paths, ch.From)
 		}
-		if !all {
-			hunks[ch.Path] = taken
+		for _, p := range parts {
+			if p.taken && n < len(parts) {
+				hunks[ch.Path] = append(hunks[ch.Path], p.hunk)
+			}
+		}
+	}
+	for i := range r.all {
+		if ch := &r.all[i]; !partly[ch.Path] && !listed[ch] {
+			paths = append(paths, ch.Path)
 		}
 	}
 	return paths, hunks
 }
 
-// finish asks the last question, and applies.
-func (r *review) finish(ctx context.Context) error {
-	for {
-		paths, hunks := r.selection()
-		r.summarize()
-		if len(paths) == 0 {
-			return nil
+// A reviewer shows the changes of a work, tests what is taken, and applies it.
+type reviewer struct {
+	*review
+	a    *command
+	w    *workOf
+	opts workApplyOptions
+	test string // command for a shell; "" is the detected one
+}
+
+// keep takes a snapshot of a work in which something runs, and may change files meanwhile:
+// the snapshot is what is shown and applied. The caller calls release.
+func (r *reviewer) keep(ctx context.Context) (release func(), err error) {
+	err = r.a.withClient(ctx, func(c *client.Client) error {
+		running, err := r.a.system.RunningSessions(ctx, r.w.Kind, r.w.ID)
+		if err == nil && len(running) == 0 {
+			return nil // a snapshot would store ignored files, too
 		}
-		answer, err := r.a.askLine(fmt.Sprintf("Apply it to %s [y,n,t]? ", printable(r.opts.dir)))
-		if errors.Is(err, io.EOF) {
-			return fmt.Errorf("review: %w: the input ended; nothing was applied", fault.Canceled)
+		return r.a.withOpened(ctx, c, r.w.ID, func(ws *workspace.Workspace) error {
+			info, err := ws.Snapshot(ctx, &driver.SnapshotOptions{Labels: map[string]string{snapshot.CauseLabel: "review"}})
+			for _, skip := range info.Missing {
+				r.a.note("left out: %s: %s", printable(skip.Path), skip.Reason)
+			}
+			r.opts.to = info.ID
+			return err
+		})
+	})
+	return func() {
+		if r.opts.to == "" {
+			return
 		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+		defer cancel()
+		err := r.a.withAttached(ctx, r.w.ID, func(_ *client.Client, ws *workspace.Workspace) error { return ws.DeleteSnapshot(ctx, r.opts.to, nil) })
+		if err != nil && fault.Of(err) != fault.NotFound { // it was removed with the work
+			r.a.note("croft: the snapshot %s of the review is left: %v", r.opts.to, err)
+		}
+	}, err
+}
+
+// checkShown refuses changes that differ from those that were shown.
+func (r *reviewer) checkShown(d *snapshot.Comparison) error {
+	shown := map[string]*snapshot.FileChange{}
+	for i := range r.all {
+		shown[r.all[i].Path] = &r.all[i]
+	}
+	same := func(a, b *snapshot.Side) bool { return a == nil && b == nil || a != nil && b != nil && *a == *b }
+	for i := range d.Changes {
+		now := &d.Changes[i]
+		if was := shown[now.Path]; was == nil || was.Kind != now.Kind || was.From != now.From || !same(was.Old, now.Old) || !same(was.New, now.New) {
+			return fmt.Errorf("review: %w: %s has changed in the work since it was shown; nothing was applied: review it again", fault.Conflict, printable(now.Path))
+		}
+	}
+	return nil
+}
+
+func (r *reviewer) run(ctx context.Context) error {
+	release, err := r.keep(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	err = r.a.withClient(ctx, func(c *client.Client) error {
+		d, err := fetchDiff(ctx, c, r.w.ID, client.DiffOptions{To: r.opts.to, Text: true, Paths: r.opts.apply.Only})
 		if err != nil {
 			return err
 		}
-		switch answer {
-		case "y":
-			opts := r.opts
-			opts.apply.Only, opts.hunks = paths, nil
-			for path, list := range hunks {
-				for _, n := range list {
-					opts.hunks = append(opts.hunks, fmt.Sprintf("%s:%d", path, n))
-				}
-			}
-			return r.a.applyWork(ctx, opts)
-		case "n":
-			r.a.note("nothing was applied")
-			return nil
-		case "t":
-			if err := r.runTests(ctx); err != nil {
-				r.a.note("%v", err)
-			}
+		r.a.noteGit(d.Git, "; croft work apply --commits brings commits")
+		r.a.noteScope(d.LeftOut)
+		r.review = newReview(d)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if len(r.files) == 0 {
+		r.a.note("nothing changed")
+		return nil
+	}
+	dialog := r.askInLines
+	if r.a.hasScreen() {
+		dialog = r.askOnScreen
+	}
+	apply, err := dialog(ctx)
+	if err != nil || !apply {
+		r.a.note("nothing was applied")
+		return err
+	}
+	opts := r.opts
+	paths, hunks := r.selection()
+	opts.apply.Only, opts.hunks, opts.check = paths, nil, r.checkShown
+	for name, list := range hunks {
+		for _, n := range list {
+			opts.hunks = append(opts.hunks, fmt.Sprintf("%s:%d", name, n))
 		}
 	}
+	return r.a.applyWork(ctx, opts)
 }
 
-// runTests runs the project's tests on what is taken.
-func (r *review) runTests(ctx context.Context) error {
+// runTests runs the project's tests on what is taken. Their output goes to w. It returns
+// the outcome in a few words.
+func (r *reviewer) runTests(ctx context.Context, w io.Writer) (outcome string, err error) {
 	paths, hunks := r.selection()
 	if len(paths) == 0 {
-		return fmt.Errorf("test: %w: nothing is taken", fault.WrongState)
+		return "", fmt.Errorf("test: %w: nothing is taken", fault.WrongState)
 	}
-	return r.a.withClient(ctx, func(c *client.Client) error {
+	err = r.a.withClient(ctx, func(c *client.Client) error {
 		origin := ""
 		err := r.a.withOpened(ctx, c, r.w.ID, func(ws *workspace.Workspace) error {
 			list, err := ws.Snapshots(ctx, &driver.ListSnapshotsOptions{Origin: true})
@@ -281,19 +308,16 @@ func (r *review) runTests(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		res, err := r.a.testFork(ctx, c, r.w.ID, client.ForkOptions{Snapshot: origin, CrossSession: true}, r.test, func(id string) error {
+		outcome, err = r.a.testFork(ctx, c, r.w.ID, client.ForkOptions{Snapshot: origin, CrossSession: true}, r.test, func(id string) error {
 			out, err := decodeAnswer[history.Applied](c.Apply(ctx, id, client.ApplyOptions{Source: r.w.ID, Paths: paths, Hunks: hunks, AllowAutorun: true}))
 			if err == nil && len(out.Conflicts) > 0 {
 				err = fmt.Errorf("test: %w: %s", fault.Conflict, out.Conflicts[0].Reason)
 			}
 			return err
-		}, cleanWriter{r.a.Out})
-		if err != nil {
-			return err
-		}
-		r.a.note("tests: %s", res)
-		return nil
+		}, cleanWriter{w})
+		return err
 	})
+	return outcome, err
 }
 
 // A cleanWriter writes text without control sequences of terminals.
@@ -335,6 +359,8 @@ func (a *command) testFork(ctx context.Context, c *client.Client, id string, opt
 		res, err := ws.Run(ctx, cmd)
 		switch {
 		case err != nil:
+		case ctx.Err() != nil:
+			err = fmt.Errorf("test: %w", fault.Canceled)
 		case res.ExitCode == 0:
 			outcome = "passed"
 		default:
@@ -430,7 +456,7 @@ func (a *command) workCompare(ctx context.Context, c *client.Client, list []clie
 			return fmt.Errorf("%s: %w", ws.Name, err)
 		}
 		one := comparedWork{Name: ws.Name, Agent: ws.Labels[work.AgentLabel], Stats: d.Stats, Files: map[string]fileStat{}}
-		for _, ch := range d.Changes {
+		for _, ch := range d.Files() {
 			one.Files[ch.Path] = fileStat{ch.Kind, ch.LinesAdded, ch.LinesRemoved}
 			files = work.Add(files, ch.Path)
 		}
@@ -446,7 +472,7 @@ func (a *command) workCompare(ctx context.Context, c *client.Client, list []clie
 		head, agents, lines, tests := []string{""}, []string{"agent"}, []string{"changed"}, []string{"tests"}
 		for _, one := range all {
 			head, agents = append(head, one.Name), append(agents, one.Agent)
-			lines = append(lines, changesText(one.Stats, len(one.Files)))
+			lines = append(lines, changesText(one.Stats))
 			tests = append(tests, orDash(one.Tests))
 		}
 		rows := [][]string{head, agents, lines, tests}

@@ -28,6 +28,7 @@ import (
 type wsApplyOptions struct {
 	name, dir string
 	from      string
+	to        string // snapshot of the workspace that is merged; "" is its present state
 	hunks     []string
 	branch    string
 	message   string
@@ -216,7 +217,7 @@ func (a *command) wsApply(ctx context.Context, opts wsApplyOptions) error {
 				return err
 			}
 		}
-		base, theirs, err := comparedTrees(ctx, ws, opts.from)
+		base, theirs, err := comparedTrees(ctx, ws, opts.from, opts.to)
 		if err != nil {
 			return err
 		}
@@ -234,12 +235,33 @@ func (a *command) wsApply(ctx context.Context, opts wsApplyOptions) error {
 		if res.Undo != "" {
 			a.note("to undo: %s", cmp.Or(opts.toUndo, fmt.Sprintf("croft ws apply %s %s --undo %s", opts.name, opts.dir, res.Undo)))
 		}
+		if res.Done {
+			a.noteLinksOut(dir, res.Applied)
+		}
 		err = a.printMerge(res, res.Merged, res.Done, opts)
 		if opts.after != nil && res.Done && len(res.Conflicts) == 0 {
 			err = errors.Join(err, opts.after(res.Applied))
 		}
 		return err
 	})
+}
+
+// noteLinksOut names the symlinks that were applied to a directory and lead out of it: who
+// writes to one writes elsewhere.
+func (a *command) noteLinksOut(dir string, paths []string) {
+	for _, p := range paths {
+		target, err := os.Readlink(filepath.Join(dir, p))
+		if err != nil {
+			continue
+		}
+		at := target
+		if !filepath.IsAbs(target) {
+			at = filepath.Join(dir, filepath.Dir(p), target)
+		}
+		if rel, err := filepath.Rel(dir, at); err != nil || !filepath.IsLocal(rel) {
+			a.note("%s is a symlink that leads out of the directory: %s", printable(p), printable(target))
+		}
+	}
 }
 
 // wsApplyCommits brings commits of a workspace into a git repository.
@@ -351,7 +373,7 @@ func (a *command) wsApplyInto(ctx context.Context, opts wsApplyOptions, paths []
 // compareForApply compares a workspace with the state that it is merged from, and
 // restricts opts.apply to the changed paths.
 func (a *command) compareForApply(ctx context.Context, c *client.Client, ws *workspace.Workspace, opts *wsApplyOptions) (*snapshot.Comparison, error) {
-	d, err := fetchDiff(ctx, c, ws.ID(), client.DiffOptions{From: opts.from, Paths: opts.apply.Only, Ignored: opts.apply.Ignored})
+	d, err := fetchDiff(ctx, c, ws.ID(), client.DiffOptions{From: opts.from, To: opts.to, Paths: opts.apply.Only, Ignored: opts.apply.Ignored})
 	if err != nil {
 		return nil, err
 	}
@@ -359,10 +381,10 @@ func (a *command) compareForApply(ctx context.Context, c *client.Client, ws *wor
 		return nil, fmt.Errorf("apply %s: %w: nothing changed at these paths", strings.Join(slices.Concat(opts.apply.Only, slices.Sorted(maps.Keys(opts.apply.Hunks))), ", "), fault.NotFound)
 	}
 	if len(d.Changes) == 0 {
-		a.note("nothing changed")
+		a.note("nothing changed in %s", opts.name)
 		res := &snapshot.Applied{Merged: &snapshot.Merged{Applied: []string{}}, Done: true}
 		res.AddScope(d)
-		return d, a.printMerge(res, res.Merged, true, *opts)
+		return d, a.printMerge(res, res.Merged, false, *opts)
 	}
 	if opts.apply.Only == nil && len(opts.apply.Hunks) == 0 {
 		for _, ch := range d.Changes {
@@ -375,13 +397,14 @@ func (a *command) compareForApply(ctx context.Context, c *client.Client, ws *wor
 	return d, nil
 }
 
-// comparedTrees returns the base and the present tree of a workspace.
-func comparedTrees(ctx context.Context, ws *workspace.Workspace, from string) (base, theirs snapshot.Tree, err error) {
+// comparedTrees returns the base of a workspace, and the tree that is merged: a snapshot, or
+// the present one if to is "".
+func comparedTrees(ctx context.Context, ws *workspace.Workspace, from, to string) (base, theirs snapshot.Tree, err error) {
 	files, err := ws.SnapshotFiles(ctx, cmp.Or(from, history.Origin), nil)
 	if err != nil {
 		return nil, nil, err
 	}
-	now, err := ws.SnapshotFiles(ctx, "", nil)
+	now, err := ws.SnapshotFiles(ctx, to, nil)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -411,6 +434,9 @@ func (a *command) applyBranch(ctx context.Context, d *snapshot.Comparison, base,
 // printMerge prints the outcome of a merge. Conflicts, and autorun files that were left
 // out, are errors.
 func (a *command) printMerge(v any, m *snapshot.Merged, done bool, opts wsApplyOptions) error {
+	if done && len(m.Applied) == 0 && len(m.Conflicts) == 0 && len(m.LeftOut) == 0 {
+		a.note("nothing to apply: these changes are there already")
+	}
 	errs := []error{a.printAnswer(v, func(w io.Writer) error {
 		if !done && !opts.apply.DryRun {
 			return nil

@@ -4,10 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -20,6 +24,7 @@ import (
 type wsDiffOptions struct {
 	client.DiffOptions
 	stat, nameOnly bool
+	project        string // directory of the host that the workspace was copied from, "" if it was not copied from one
 }
 
 func (a *command) wsDiffCommand() *cobra.Command {
@@ -97,6 +102,7 @@ func (a *command) wsDiff(ctx context.Context, name string, opts wsDiffOptions) e
 		}
 		a.noteGit(d.Git, "")
 		a.noteScope(d.LeftOut)
+		a.noteUnchanged(d, opts)
 		return a.printAnswer(d, func(w io.Writer) error {
 			switch {
 			case opts.stat:
@@ -142,6 +148,22 @@ func (a *command) noteScope(list []snapshot.LeftOut) {
 	}
 }
 
+// noteUnchanged names the paths that were asked for and have no change.
+func (a *command) noteUnchanged(d *snapshot.Comparison, opts wsDiffOptions) {
+	for _, p := range opts.Paths {
+		at := path.Clean("/" + p)
+		isBelow := func(name string) bool { return at == "/" || "/"+name == at || strings.HasPrefix("/"+name, at+"/") }
+		if slices.ContainsFunc(d.Changes, func(c snapshot.FileChange) bool { return isBelow(c.Path) || c.From != "" && isBelow(c.From) }) {
+			continue
+		}
+		also := ""
+		if _, err := os.Lstat(filepath.Join(opts.project, at)); opts.project != "" && errors.Is(err, fs.ErrNotExist) {
+			also = ", and the project has no such file"
+		}
+		a.note("no change at %s%s", printable(p), also)
+	}
+}
+
 // noteLeftOut lists the files that are too large for a patch.
 func (a *command) noteLeftOut(d *snapshot.Comparison) {
 	var names []string
@@ -171,18 +193,7 @@ func (a *command) writePatch(w io.Writer, d *snapshot.Comparison) error {
 		return err
 	}
 	for line := range strings.Lines(text) {
-		colour := ""
-		switch {
-		case strings.HasPrefix(line, "diff "), strings.HasPrefix(line, "--- "), strings.HasPrefix(line, "+++ "):
-			colour = "\x1b[1m"
-		case strings.HasPrefix(line, "@@"):
-			colour = "\x1b[36m"
-		case strings.HasPrefix(line, "+"):
-			colour = "\x1b[32m"
-		case strings.HasPrefix(line, "-"):
-			colour = "\x1b[31m"
-		}
-		if colour != "" {
+		if colour := patchColour(line); colour != "" {
 			line = colour + strings.TrimSuffix(line, "\n") + "\x1b[m\n"
 		}
 		if _, err := io.WriteString(w, line); err != nil {
@@ -190,6 +201,22 @@ func (a *command) writePatch(w io.Writer, d *snapshot.Comparison) error {
 		}
 	}
 	return nil
+}
+
+// patchColour returns the control sequence that starts the colour of a line of a patch, ""
+// for none.
+func patchColour(line string) string {
+	switch {
+	case strings.HasPrefix(line, "diff "), strings.HasPrefix(line, "--- "), strings.HasPrefix(line, "+++ "):
+		return "\x1b[1m"
+	case strings.HasPrefix(line, "@@"):
+		return "\x1b[36m"
+	case strings.HasPrefix(line, "+"):
+		return "\x1b[32m"
+	case strings.HasPrefix(line, "-"):
+		return "\x1b[31m"
+	}
+	return ""
 }
 
 // writeStat writes a line for each file, with the pluses and minuses in colour on

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -48,14 +49,22 @@ func (a *command) wsList(ctx context.Context, opts wsListOptions) error {
 			for _, ws := range list {
 				rows = append(rows, []string{ws.ID, orDash(ws.Name), kindText(ws.Kind), ws.State, timeText(ws.CreatedAt), orDash(labelText(ws.Labels))})
 			}
+			// Two tenants may use one name.
+			if slices.ContainsFunc(list, func(ws client.Workspace) bool { return ws.Tenant != "" }) {
+				const at = 2
+				rows[0] = slices.Insert(rows[0], at, "TENANT")
+				for i, ws := range list {
+					rows[i+1] = slices.Insert(rows[i+1], at, orDash(ws.Tenant))
+				}
+			}
 			return writeTable(w, rows)
 		})
 	})
 }
 
-// kindText is a kind in a table. Of kind local it says that nothing isolates it.
+// kindText is a kind in a table. Of a kind that nothing isolates it says so.
 func kindText(kind string) string {
-	if kind == config.LocalKind {
+	if !config.Isolates(kind) {
 		return kind + " (not isolated)"
 	}
 	return kind

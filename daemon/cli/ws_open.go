@@ -98,9 +98,7 @@ func (a *command) wsOpen(ctx context.Context, opts wsOpenOptions) error {
 			return fmt.Errorf("provider %s: %w: its workspaces end with this process; open it on a daemon with --server",
 				ws.Kind, fault.Unsupported)
 		}
-		if text := ws.Labels[app.LeftOutLabel]; text != "" {
-			a.note("left out %s (--credentials takes them along)", printable(text))
-		}
+		a.noteNotCopied("", ws.Labels)
 		return a.printAnswer(ws, func(w io.Writer) error {
 			_, err := fmt.Fprintln(w, ws.ID)
 			return err
@@ -201,4 +199,14 @@ func parseLabels(pairs []string) (map[string]string, error) {
 		labels[k] = v
 	}
 	return labels, nil
+}
+
+// noteNotCopied says what the directory has that a new workspace has not.
+func (a *command) noteNotCopied(prefix string, labels map[string]string) {
+	if text := labels[app.LeftOutLabel]; text != "" {
+		a.note("%sleft out %s (--credentials takes them along)", prefix, printable(text))
+	}
+	if text := labels[app.UnreadableLabel]; text != "" {
+		a.note("%sleft out %s", prefix, printable(text))
+	}
 }

@@ -38,11 +38,7 @@ func psRows(list []workspace.SessionInfo) [][]string {
 	for _, s := range list {
 		command := s.Script
 		if len(s.Argv) > 0 {
-			var words []string
-			for _, arg := range s.Argv {
-				words = append(words, shellQuote(arg))
-			}
-			command = strings.Join(words, " ")
+			command = shellText(s.Argv)
 		}
 		const most = 60
 		if len(command) > most {

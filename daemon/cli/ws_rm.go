@@ -78,15 +78,23 @@ func (a *command) chosenWorkspaces(ctx context.Context, c *client.Client, opts w
 			names = append(names, cmp.Or(ws.Name, ws.ID))
 		}
 	}
+	if left := len(list) - len(names); left > 0 {
+		a.note("%s of croft work, or of commands that run, stay: croft work list --all lists works, croft work discard removes one", countText(left, "workspace"))
+	}
+	return a.confirmRemoval(names, "workspace", opts.yes)
+}
+
+// confirmRemoval asks the user whether to remove what --all or --label chose.
+func (a *command) confirmRemoval(names []string, noun string, yes bool) ([]string, error) {
 	if len(names) == 0 {
-		a.note("there is none to remove")
+		a.note("no %s was removed: none matches", noun)
 		return nil, a.printJSONOnly(map[string][]string{"removed": {}})
 	}
-	which := fmt.Sprintf("%s (%s)", countText(len(names), "workspace"), strings.Join(names, ", "))
-	if !opts.yes && !a.onTerminal() {
-		return nil, usagef("--all and --label ask first, and there is no terminal to ask on: --yes removes %s", which)
+	which := fmt.Sprintf("%s (%s)", countText(len(names), noun), strings.Join(names, ", "))
+	if !yes && !a.onTerminal() {
+		return nil, usagef("without names it asks first, and there is no terminal to ask on: --yes removes %s", which)
 	}
-	if !opts.yes && !a.confirm("Remove "+which+"?", bufio.NewReader(a.In)) {
+	if !yes && !a.confirm("Remove "+which+"?", bufio.NewReader(a.In)) {
 		return nil, fmt.Errorf("%w: nothing is removed", fault.Canceled)
 	}
 	return names, nil

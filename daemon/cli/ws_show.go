@@ -34,8 +34,8 @@ func (a *command) wsShowCommand() *cobra.Command {
 // isolationRows show the policy, and the provider's traits where they are known.
 func isolationRows(ws client.Workspace) [][]string {
 	isolation := "the provider's default"
-	if ws.Kind == config.LocalKind {
-		isolation = "none: nothing isolates its commands from the host"
+	if !config.Isolates(ws.Kind) {
+		isolation = "none: nothing isolates its commands from their host"
 	} else if ws.Policy.Isolation != "" {
 		isolation = "at least " + string(ws.Policy.Isolation)
 	}

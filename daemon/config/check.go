@@ -35,8 +35,8 @@ func (c *Config) check() error {
 		return c.keyError("version", "this croft reads version %d; the file says %d", Version, c.Version)
 	}
 	for _, check := range []func() error{
-		c.checkTexts, c.checkServer, c.checkStore, c.checkProviders, c.checkNetworkSettings, c.checkPolicies, c.checkCredentials,
-		c.checkDefaults, c.checkSecrets, c.checkTenants, c.checkHostRoots, c.checkRules, c.checkEvents, c.checkProject,
+		c.checkTexts, c.checkServer, c.checkStore, c.checkCluster, c.checkProviders, c.checkNetworkSettings, c.checkPolicies, c.checkCredentials,
+		c.checkDefaults, c.checkSecrets, c.checkTenants, c.checkHostRoots, c.checkEvals, c.checkRules, c.checkEvents, c.checkProject,
 	} {
 		if err := check(); err != nil {
 			return err
@@ -70,9 +70,6 @@ func (c *Config) checkServer() error {
 			return c.keyError("server.domain", "%.80q: it must be a name, with or without a port", domain)
 		}
 	}
-	if (c.Server.TLS.Cert == "") != (c.Server.TLS.Key == "") {
-		return c.keyError("server.tls", "give both cert and key")
-	}
 	if err := c.Server.Log.Check(); err != nil {
 		return c.keyError("server.log", "%v", err)
 	}
@@ -85,6 +82,9 @@ func (c *Config) checkServer() error {
 }
 
 func (c *Config) checkStore() error {
+	if err := c.checkBucket(); err != nil {
+		return err
+	}
 	const at = "store.url"
 	text := c.Store.URL
 	if text == "" {
@@ -98,6 +98,54 @@ func (c *Config) checkStore() error {
 	password = password || u.Query().Has("password")
 	if password && c.origin[at] == "" {
 		return c.keyError(at, "it holds a password; put the URL into $CROFT_STORE, or the password into ~/.pgpass")
+	}
+	return nil
+}
+
+func (c *Config) checkBucket() error {
+	if c.Store.Bucket == "" {
+		return nil
+	}
+	u, err := url.Parse(c.Store.Bucket)
+	isS3 := err == nil && u.Scheme == "s3" && u.Host != ""
+	isFile := err == nil && u.Scheme == "file" && u.Host == "" && filepath.IsAbs(u.Path)
+	if !isS3 && !isFile || u.User != nil {
+		return c.keyError("store.bucket", "it must be s3://BUCKET?region=REGION or file:///DIRECTORY; credentials are in the environment, never in the URL") // the text may hold a password
+	}
+	return nil
+}
+
+// validNode is the form of the name of a node: that of a host name.
+var validNode = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9.-]{0,62}$`)
+
+func (c *Config) checkCluster() error {
+	cl := c.Cluster
+	u, err := url.Parse(cl.Advertise)
+	if cl.Advertise != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "") {
+		return c.keyError("cluster.advertise", "it must be http://HOST:PORT or https://HOST:PORT, without a path or a login") // the text may have a password
+	}
+	if cl.Node != "" && !validNode.MatchString(cl.Node) {
+		return c.keyError("cluster.node", "%.80q: a name has 1 to 63 of A-Z, a-z, 0-9, . and -, and begins with a letter or digit", cl.Node)
+	}
+	return nil
+}
+
+// checkComplete checks that no key is without another that it needs. It is called when all
+// sources were read: a variable may set the other key.
+func (c *Config) checkComplete() error {
+	if (c.Server.TLS.Cert == "") != (c.Server.TLS.Key == "") {
+		return c.keyError("server.tls", "give both cert and key")
+	}
+	cl := c.Cluster
+	switch {
+	case cl.Advertise == "" && cl.Node == "" && cl.SecretFile == "":
+		return nil
+	case cl.Advertise == "":
+		return c.keyError("cluster", "it has no advertise, the URL at which the other replicas reach this one; set it here or by $CROFT_ADVERTISE")
+	case cl.SecretFile == "":
+		return c.keyError("cluster", "it has no secretFile ($CROFT_CLUSTER_SECRET_FILE): give a file with a text of at least 32 characters, the same on all replicas, such as that of openssl rand -hex 32")
+	case !strings.HasPrefix(c.Store.URL, "postgres"):
+		return c.keyError("cluster", "the replicas of a cluster share their store, so store.url must be postgres://HOST/DATABASE; $CROFT_STORE sets it, too")
 	}
 	return nil
 }
@@ -355,6 +403,19 @@ func (c *Config) checkHostRoots() error {
 			return c.keyError(itemPath("hostRoots", i), "%.80q: it must be an absolute path without .. and without a slash at its end", root)
 		case root == string(filepath.Separator):
 			return c.keyError(itemPath("hostRoots", i), "it names the whole host; list the directories that are meant")
+		}
+	}
+	return nil
+}
+
+func (c *Config) checkEvals() error {
+	for i, path := range append(slices.Clone(c.Evals.Suites), c.Evals.Dir) {
+		at := "evals.dir"
+		if i < len(c.Evals.Suites) {
+			at = itemPath("evals.suites", i)
+		}
+		if path != "" && !filepath.IsAbs(path) || path == "" && at != "evals.dir" {
+			return c.keyError(at, "%.80q: it must be an absolute path, or one relative to the file", path)
 		}
 	}
 	return nil

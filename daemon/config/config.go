@@ -28,13 +28,14 @@ type Config struct {
 	Version   int                 `json:"version" jsonschema:"version of this format; 1"`
 	Data      string              `json:"data,omitempty" jsonschema:"data directory; empty is ~/.local/share/croft; relative to this file"`
 	Server    Server              `json:"server,omitzero" jsonschema:"what croft up serves"`
-	Store     Store               `json:"store,omitzero" jsonschema:"where the registry keeps its records"`
+	Store     Store               `json:"store,omitzero" jsonschema:"where records, snapshots, templates and artifacts are"`
+	Cluster   Cluster             `json:"cluster,omitzero" jsonschema:"several croft up on one PostgreSQL, behind a load balancer; empty is one server"`
 	Defaults  Defaults            `json:"defaults,omitzero" jsonschema:"for workspaces that are opened without saying"`
 	Providers map[string]Provider `json:"providers,omitempty" jsonschema:"providers with options, by name; a kind that is not listed is there under its own name, without options"`
 	Policies  map[string]Policy   `json:"policies,omitempty" jsonschema:"what workspaces may do, by name"`
 	Network   NetworkSettings     `json:"network,omitzero" jsonschema:"named rules of hosts, mirrors of registries, and a proxy on the way to hosts"`
 	Secrets   Secrets             `json:"secrets,omitzero" jsonschema:"where secrets come from; never the secrets themselves"`
-	HostRoots []string            `json:"hostRoots,omitempty" jsonschema:"absolute directories of this host that a workspace may use in place, be given or start from; empty is all for a server on loopback, and none beyond"`
+	HostRoots []string            `json:"hostRoots,omitempty" jsonschema:"absolute directories of this host that a workspace may use in place, be given or start from; empty is all for a server on loopback, and none beyond. The page and the HTTP API apply changes to listed directories only"`
 	Skills    []string            `json:"skills,omitempty" jsonschema:"directories that hold skills, each a directory with a SKILL.md; of two of one name that of the earlier counts; relative to this file"`
 	Env       Rules               `json:"env,omitzero" jsonschema:"variables that may come with a command or a policy, by patterns of their names; beyond what the provider itself refuses"`
 	Commands  Rules               `json:"commands,omitzero" jsonschema:"programs that commands may run, by patterns of their names; beyond what the provider itself refuses"`
@@ -44,6 +45,7 @@ type Config struct {
 	Tenants        map[string]Tenant `json:"tenants,omitempty" jsonschema:"quotas and secrets of tenants, by name; croft key create --tenant NAME makes a key of one"`
 	TenantDefaults Tenant            `json:"tenantDefaults,omitzero" jsonschema:"quotas of every tenant that does not set its own"`
 
+	Evals     Evals     `json:"evals,omitzero" jsonschema:"evaluations that the page and the HTTP API show and start"`
 	Snapshots Snapshots `json:"snapshots,omitzero" jsonschema:"how long snapshots are kept"`
 	Effects   Effects   `json:"effects,omitzero" jsonschema:"what runs after a tool has changed files: formatters, linters"`
 	Tools     Tools     `json:"tools,omitzero" jsonschema:"the tools of agents"`
@@ -54,12 +56,18 @@ type Config struct {
 	origin map[string]string              // variable or flag of each setting that does not come from the file
 }
 
+// Evals is the section evals.
+type Evals struct {
+	Suites []string `json:"suites,omitempty" jsonschema:"suites that the operator may start; their code runs on this host; relative to this file"`
+	Dir    string   `json:"dir,omitempty" jsonschema:"directory of the runs, not in the data directory; empty shows and starts none; relative to this file"`
+}
+
 // Server is the section server.
 type Server struct {
 	Addr      string   `json:"addr,omitempty" jsonschema:"HOST:PORT to listen on; beyond loopback a token must be given"`
 	Hosts     []string `json:"hosts,omitempty" jsonschema:"further names by which this host may be addressed"`
 	Domain    string   `json:"domain,omitempty" jsonschema:"HOST or HOST:PORT under which ports of sandboxes are reached, as PORT-ID.HOST; empty is localhost with the server's port, on loopback"`
-	Providers []string `json:"providers,omitempty" jsonschema:"names of the providers that clients of a server may use; empty is all but those of kind local, which isolates nothing"`
+	Providers []string `json:"providers,omitempty" jsonschema:"names of the providers that clients of a server may use; empty is all but those of the kinds local and ssh, which isolate nothing, and e2b"`
 	TLS       TLS      `json:"tls,omitzero" jsonschema:"certificate of the server; empty is plain HTTP, for loopback"`
 	Log       Log      `json:"log,omitzero" jsonschema:"what croft up writes to standard error"`
 }
@@ -89,14 +97,22 @@ func (l Log) Check() error {
 
 // Store is the section store.
 type Store struct {
-	URL string `json:"url,omitempty" jsonschema:"sqlite:PATH or postgres://HOST/DATABASE, without a password; empty is croft.db in the data directory"`
+	URL    string `json:"url,omitempty" jsonschema:"of the records: sqlite:PATH or postgres://HOST/DATABASE, without a password; empty is croft.db in the data directory"`
+	Bucket string `json:"bucket,omitempty" jsonschema:"of snapshots, templates and artifacts: s3://BUCKET?region=REGION, with the credentials of the environment, or file:///DIRECTORY; empty is the data directory"`
+}
+
+// Cluster is the section cluster. Without Advertise there is no cluster.
+type Cluster struct {
+	Advertise  string `json:"advertise,omitempty" jsonschema:"URL at which the other replicas reach this one, such as http://10.0.0.5:7070; needs a store in PostgreSQL, and the same token on all replicas (CROFT_TOKEN)"`
+	Node       string `json:"node,omitempty" jsonschema:"name of this replica in the cluster, which workspaces on its host keep; empty is the name of the host"`
+	SecretFile string `json:"secretFile,omitempty" jsonschema:"file with a text of at least 32 characters, the same on all replicas, by which they know each other; relative to this file"`
 }
 
 // Defaults is the section defaults.
 type Defaults struct {
 	Provider string   `json:"provider,omitempty" jsonschema:"name of a provider; auto is the first of prefer that gives what the policy asks for"`
 	Policy   string   `json:"policy,omitempty" jsonschema:"name of a policy"`
-	Prefer   []string `json:"prefer,omitempty" jsonschema:"names of the providers that auto tries, best first; empty is sandbox, docker, and then all others but local"`
+	Prefer   []string `json:"prefer,omitempty" jsonschema:"names of the providers that auto tries, best first; empty is sandbox, docker, and then all others but local, ssh and e2b"`
 }
 
 // A Provider is an entry of the section providers.
@@ -267,9 +283,19 @@ func (c *Config) Provider(name string) (kind string, options json.RawMessage, er
 	return kind, options, nil
 }
 
-// LocalKind is the kind whose commands are not isolated from the host. It is used only
-// where it is named.
-const LocalKind = "local"
+// unisolatedKinds are kinds whose commands nothing isolates, from this host or from another
+// machine. namedKinds are used only where they are named: those, and e2b, whose files are on
+// a server of others.
+var (
+	unisolatedKinds = []string{"local", "ssh"}
+	namedKinds      = append([]string{"e2b"}, unisolatedKinds...)
+)
+
+// Isolates reports whether something isolates the commands of a kind.
+func Isolates(kind string) bool { return !slices.Contains(unisolatedKinds, kind) }
+
+// OnlyNamed reports whether a kind is used only where it is named.
+func OnlyNamed(kind string) bool { return slices.Contains(namedKinds, kind) }
 
 // CheckOffered refuses a provider, by its name, that clients of a server may not use.
 func (c *Config) CheckOffered(name string) error {
@@ -282,7 +308,7 @@ func (c *Config) CheckOffered(name string) error {
 	}
 	offered := slices.Contains(c.Server.Providers, name)
 	if len(c.Server.Providers) == 0 {
-		offered = kind != LocalKind
+		offered = !OnlyNamed(kind)
 	}
 	if offered {
 		return nil
@@ -292,7 +318,7 @@ func (c *Config) CheckOffered(name string) error {
 
 // CheckKindOffered refuses a kind of which clients of a server may use no provider.
 func (c *Config) CheckKindOffered(kind string) error {
-	offered := kind != LocalKind
+	offered := !OnlyNamed(kind)
 	if len(c.Server.Providers) > 0 {
 		offered = slices.ContainsFunc(c.Server.Providers, func(name string) bool {
 			of, _, err := c.Provider(name)

@@ -209,10 +209,15 @@ var refused = []struct{ name, text, want string }{
 	{"empty", "", "the file is empty; it begins with version: 1"},
 	{"comment alone", "# nothing\n", "the file is empty"},
 	{"not a mapping", "- a\n", ":1:1: invalid argument: it must be a mapping, not a list"},
+	{"cluster without a store", "version: 1\ncluster: {advertise: 'http://a:1', secretFile: s}\n", "store.url must be postgres://"},
+	{"cluster without advertise", "version: 1\ncluster: {node: a}\n", "it has no advertise"},
+	{"cluster without a secret", "version: 1\nstore: {url: 'postgres://h/d'}\ncluster: {advertise: 'http://a:1'}\n", "it has no secretFile"},
+	{"cluster at a path", "version: 1\nstore: {url: 'postgres://h/d'}\ncluster: {advertise: 'http://a:1/x', secretFile: s}\n", "cluster.advertise: it must be http://HOST:PORT"},
+	{"cluster with a wrong node", "version: 1\nstore: {url: 'postgres://h/d'}\ncluster: {advertise: 'http://a:1', secretFile: s, node: a_b}\n", "cluster.node: \"a_b\": a name has"},
 	{"no version", "data: /x\n", `:1:1: invalid argument: key "version" is missing`},
 	{"other version", "version: 2\n", ":1:10: invalid argument: version: this croft reads version 1; the file says 2"},
 	{"version as text", "version: \"1\"\n", ":1:10: invalid argument: version: it must be a whole number, not a text"},
-	{"unknown key", "version: 1\npolices: {}\n", `:2:1: invalid argument: unknown key "polices"; allowed are version, data, server, store, defaults, providers, policies,`},
+	{"unknown key", "version: 1\npolices: {}\n", `:2:1: invalid argument: unknown key "polices"; allowed are version, data, server, store, cluster, defaults, providers, policies,`},
 	{"unknown nested key", "version: 1\npolicies:\n  a:\n    limits:\n      memroy: 1G\n", `:5:7: invalid argument: unknown key "policies.a.limits.memroy"; allowed are cpu, memory, pids, disk, wall, openFiles`},
 	{"other case", "version: 1\nhostroots: []\n", `unknown key "hostroots"`},
 	{"repeated key", "version: 1\ndata: /a\ndata: /b\n", `:3:1: invalid argument: not valid YAML: mapping key "data" already defined at [2:1]`},
@@ -267,6 +272,10 @@ var refused = []struct{ name, text, want string }{
 	{"address", "version: 1\nserver: {addr: \":7070\"}\n", "write the host out, such as 127.0.0.1:7070"},
 	{"address without port", "version: 1\nserver: {addr: localhost}\n", "it is written HOST:PORT"},
 	{"hosts", "version: 1\nserver: {hosts: [\"a:1\"]}\n", "server.hosts[0]"},
+	{"bucket of another service", "version: 1\nstore: {bucket: 'gs://b'}\n", "store.bucket: it must be s3://BUCKET"},
+	{"bucket in memory", "version: 1\nstore: {bucket: 'mem://'}\n", "store.bucket: it must be s3://BUCKET"},
+	{"bucket without a name", "version: 1\nstore: {bucket: 's3://'}\n", "store.bucket: it must be s3://BUCKET"},
+	{"bucket in a relative directory", "version: 1\nstore: {bucket: 'file:b'}\n", "store.bucket: it must be s3://BUCKET"},
 	{"store", "version: 1\nstore: {url: mysql://x}\n", "it must be sqlite:PATH or postgres://HOST/DATABASE"},
 	{"host root", "version: 1\nhostRoots: [data]\n", `hostRoots[0]: "data": it must be an absolute path`},
 	{"host root with dots", "version: 1\nhostRoots: [/srv/../etc]\n", "without .."},
@@ -334,6 +343,7 @@ func TestSecretsAreRefused(t *testing.T) {
 		"option below":        "version: 1\nproviders: {a: {options: {in: [{auth: {password: " + hidden + "}}]}}}\n",
 		"option secret":       "version: 1\nproviders: {a: {options: {clientSecret: \"" + hidden + "!\"}}}\n",
 		"store":               "version: 1\nstore: {url: \"postgres://croft:" + hidden + "@db/croft\"}\n",
+		"bucket":              "version: 1\nstore: {bucket: \"s3://key:" + hidden + "@bucket\"}\n",
 		"store by query":      "version: 1\nstore: {url: \"postgres://db/croft?password=" + hidden + "\"}\n",
 		"key":                 "version: 1\ndata: |\n  -----BEGIN RSA PRIVATE KEY-----\n  " + hidden + "\n",
 	}
@@ -466,6 +476,31 @@ func TestResolveRefuses(t *testing.T) {
 		_, err := Resolve(&ResolveOptions{Dir: dir, Getenv: func(k string) string { return tt.env[k] }, Flags: tt.flags})
 		if fault.Of(err) != fault.InvalidArgument || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("got %v, want %s", err, tt.want)
+		}
+	}
+}
+
+// The file of a cluster is the same on all replicas; what differs comes from variables.
+func TestFileCompletedByVariables(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, FileName)
+	text := "version: 1\nserver: {tls: {cert: a.crt}}\ncluster: {secretFile: s}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	env := map[string]string{"CROFT_ADVERTISE": "http://a:1", "CROFT_STORE": "postgres://h/d", "CROFT_TLS_KEY": "a.key"}
+	if _, err := Resolve(&ResolveOptions{File: file, Dir: dir, Getenv: func(k string) string { return env[k] }}); err != nil {
+		t.Error(err)
+	}
+	for missing, want := range map[string]string{"CROFT_ADVERTISE": "$CROFT_ADVERTISE", "CROFT_STORE": "$CROFT_STORE", "CROFT_TLS_KEY": "both cert and key"} {
+		_, err := Resolve(&ResolveOptions{File: file, Dir: dir, Getenv: func(k string) string {
+			if k == missing {
+				return ""
+			}
+			return env[k]
+		}})
+		if fault.Of(err) != fault.InvalidArgument || !strings.Contains(err.Error(), want) {
+			t.Errorf("without %s: got %v, want %s", missing, err, want)
 		}
 	}
 }

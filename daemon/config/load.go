@@ -78,7 +78,9 @@ func configHome(getenv func(string) string) string {
 // Load reads the file at path. Relative paths in it are relative to its
 // directory, and ~/ is the home directory. A file that all users can write to is
 // refused, because the file decides what agents may do.
-func Load(path string) (*Config, error) {
+func Load(path string) (*Config, error) { return complete(load(path)) }
+
+func load(path string) (*Config, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, fmt.Errorf("config: read %s: %w", path, err)
@@ -109,7 +111,17 @@ func readFile(path string) ([]byte, error) {
 }
 
 // Parse reads the text of a file. Relative paths in it stay as they are.
-func Parse(data []byte) (*Config, error) { return parse(data, "") }
+func Parse(data []byte) (*Config, error) { return complete(parse(data, "")) }
+
+func complete(c *Config, err error) (*Config, error) {
+	if err == nil {
+		err = c.checkComplete()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
 
 func parse(data []byte, file string) (*Config, error) {
 	c := Default()
@@ -138,7 +150,7 @@ func (c *Config) resolvePaths() {
 		set.Dir = c.resolvePath(set.Dir, home)
 		c.Secrets.Workspaces[name] = set
 	}
-	for _, path := range []*string{&c.Server.TLS.Cert, &c.Server.TLS.Key} {
+	for _, path := range []*string{&c.Server.TLS.Cert, &c.Server.TLS.Key, &c.Cluster.SecretFile} {
 		if *path != "" {
 			*path = c.resolvePath(*path, home)
 		}
@@ -150,6 +162,10 @@ func (c *Config) resolvePaths() {
 	for i, dir := range c.Skills {
 		c.Skills[i] = c.resolvePath(dir, home)
 	}
+	for i, path := range c.Evals.Suites {
+		c.Evals.Suites[i] = c.resolvePath(path, home)
+	}
+	c.Evals.Dir = c.resolvePath(c.Evals.Dir, home)
 	for i, root := range c.HostRoots {
 		c.HostRoots[i] = expandHome(root, home)
 	}

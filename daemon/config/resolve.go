@@ -28,6 +28,10 @@ func Settings() []Setting {
 		{"server.log.level", "CROFT_LOG_LEVEL", func(c *Config, text, _ string) error { c.Server.Log.Level = text; return nil }},
 		{"server.log.format", "CROFT_LOG_FORMAT", func(c *Config, text, _ string) error { c.Server.Log.Format = text; return nil }},
 		{"store.url", "CROFT_STORE", func(c *Config, text, _ string) error { c.Store.URL = text; return nil }},
+		{"store.bucket", "CROFT_BUCKET", func(c *Config, text, _ string) error { c.Store.Bucket = text; return nil }},
+		{"cluster.advertise", "CROFT_ADVERTISE", func(c *Config, text, _ string) error { c.Cluster.Advertise = text; return nil }},
+		{"cluster.node", "CROFT_NODE", func(c *Config, text, _ string) error { c.Cluster.Node = text; return nil }},
+		{"cluster.secretFile", "CROFT_CLUSTER_SECRET_FILE", func(c *Config, text, dir string) error { c.Cluster.SecretFile = joinUnder(dir, text); return nil }},
 		{"defaults.provider", "CROFT_PROVIDER", func(c *Config, text, _ string) error { c.Defaults.Provider = text; return nil }},
 		{"defaults.policy", "CROFT_POLICY", func(c *Config, text, _ string) error { c.Defaults.Policy = text; return nil }},
 		{"secrets.dir", "CROFT_SECRETS_DIR", func(c *Config, text, dir string) error { c.Secrets.Dir = joinUnder(dir, text); return nil }},
@@ -82,10 +86,7 @@ func Resolve(opts *ResolveOptions) (*Config, error) {
 	if err := o.applyOverrides(c); err != nil {
 		return nil, err
 	}
-	if err := c.check(); err != nil {
-		return nil, err
-	}
-	return c, nil
+	return complete(c, c.check())
 }
 
 func (o *ResolveOptions) loadFile() (*Config, error) {
@@ -96,7 +97,7 @@ func (o *ResolveOptions) loadFile() (*Config, error) {
 	if path == "" {
 		return Default(), nil
 	}
-	c, err := Load(path)
+	c, err := load(path)
 	if err != nil {
 		return nil, err
 	}

@@ -6,9 +6,10 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"regexp"
 
 	"github.com/pelletier/go-toml/v2"
+
+	"github.com/croft-run/croft/internal/lazyregexp"
 )
 
 // An Agent is a program that works on a project, and what it needs.
@@ -182,7 +183,7 @@ func opencodeKeys(u User) []string {
 	return names
 }
 
-var envReference = regexp.MustCompile(`\{env:([A-Za-z_][A-Za-z0-9_]*)\}`)
+var envReference = lazyregexp.New(`\{env:([A-Za-z_][A-Za-z0-9_]*)\}`)
 
 // prepareOpencode allows the hosts of the providers in its settings, and hides their keys.
 func prepareOpencode(s *Start, u User) error {

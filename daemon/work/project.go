@@ -12,12 +12,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/atomicfile"
+	"github.com/croft-run/croft/internal/lazyregexp"
 	"github.com/croft-run/croft/internal/strictjson"
 )
 
@@ -64,6 +65,9 @@ func FindProject(dir, home string) (Project, error) {
 	if p.Dir == "/" || p.Dir == home {
 		return p, fmt.Errorf("work: directory %s: %w: it contains more than a project; change to the directory of the project", p.Dir, fault.InvalidArgument)
 	}
+	if !utf8.ValidString(p.Dir) { // records are JSON
+		return p, fmt.Errorf("work: directory %q: %w: its path is not valid UTF-8; rename it", p.Dir, fault.InvalidArgument)
+	}
 	return p, nil
 }
 
@@ -73,7 +77,7 @@ func (p Project) Key() string {
 	return hex.EncodeToString(sum[:8])
 }
 
-var notInNames = regexp.MustCompile(`[^a-z0-9]+`)
+var notInNames = lazyregexp.New(`[^a-z0-9]+`)
 
 // Name returns the name of the project's nth work with an agent: "app-claude", and from the
 // second on "app-claude-2".

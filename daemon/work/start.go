@@ -112,12 +112,7 @@ func (s *Start) addAgent(a *Agent, u User) error {
 	if base := u.Env(a.Base); a.Base != "" && base != "" {
 		s.setModel(base)
 	}
-	for _, entry := range u.Environ {
-		name, text, _ := strings.Cut(entry, "=")
-		if slices.ContainsFunc(a.Prefixes, func(p string) bool { return strings.HasPrefix(name, p) }) && !secret.IsSecretName(name) && !hasSecret([]byte(text)) {
-			s.Env[name] = text
-		}
-	}
+	s.addVariables(a, u)
 	maps.Copy(s.Env, a.Env)
 	for _, name := range a.Keys {
 		s.addKey(name, u)
@@ -146,6 +141,29 @@ func (s *Start) addAgent(a *Agent, u User) error {
 	}
 	s.Argv = slices.Concat([]string{program}, s.Args, args)
 	return nil
+}
+
+// addVariables passes the variables of an agent on, except those that may have a secret in
+// them: by their name, by their text, and headers of requests, which often are keys.
+func (s *Start) addVariables(a *Agent, u User) {
+	keys := a.Keys // which have placeholders
+	if a.moreKeys != nil {
+		keys = slices.Concat(keys, a.moreKeys(u))
+	}
+	var left []string
+	for _, entry := range u.Environ {
+		name, text, _ := strings.Cut(entry, "=")
+		switch {
+		case !slices.ContainsFunc(a.Prefixes, func(p string) bool { return strings.HasPrefix(name, p) }) || slices.Contains(keys, name):
+		case text != "" && (secret.IsSecretName(name) || strings.HasSuffix(name, "HEADERS") || hasSecret([]byte(text))):
+			left = append(left, name)
+		default:
+			s.Env[name] = text
+		}
+	}
+	if len(left) > 0 {
+		s.Notes = append(s.Notes, fmt.Sprintf("left out the variables %s: they may hold a secret; --env %s=... passes one on", strings.Join(left, ", "), left[0]))
+	}
 }
 
 // addKey puts a placeholder in the place of a key in the environment, or with ShareLogin

@@ -164,6 +164,32 @@ func TestSettingsWithSecret(t *testing.T) {
 }
 
 // TestProgram shows the package of a program and its interpreter, and never the home.
+// TestVariablesWithSecret: variables of an agent that may hold a secret are left out and
+// named; the others are inside.
+func TestVariablesWithSecret(t *testing.T) {
+	u, p := user(t, "ANTHROPIC_MODEL=claude-x", "ANTHROPIC_CUSTOM_HEADERS=x-gateway: planted-header", "ANTHROPIC_FOUNDRY_API_KEY=planted-foundry", "ANTHROPIC_API_KEY=planted-key-01234567",
+		"ANTHROPIC_BASE_URL=https://me:planted-password@llm.test", "HOME_TOKEN=planted-other")
+	s, err := New(Options{Project: p, Agent: FindAgent("claude")}, u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec, err := s.Spec()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(spec)
+	if err != nil || strings.Contains(string(text), "planted-") {
+		t.Errorf("a secret is in %s, %v", text, err)
+	}
+	if spec.Policy.Env["ANTHROPIC_MODEL"] != "claude-x" {
+		t.Errorf("the environment is %v", spec.Policy.Env)
+	}
+	const want = "left out the variables ANTHROPIC_CUSTOM_HEADERS, ANTHROPIC_FOUNDRY_API_KEY, ANTHROPIC_BASE_URL: they may hold a secret; --env ANTHROPIC_CUSTOM_HEADERS=... passes one on"
+	if !slices.Contains(s.Notes, want) {
+		t.Errorf("the notes are %q", s.Notes)
+	}
+}
+
 func TestProgram(t *testing.T) {
 	u, p := user(t)
 	put(t, u.Home, map[string]string{
@@ -221,6 +247,13 @@ func TestFindProject(t *testing.T) {
 		if p, err := FindProject(dir, home); fault.Of(err) != fault.InvalidArgument {
 			t.Errorf("%s: %+v, %v", dir, p, err)
 		}
+	}
+	odd := filepath.Join(t.TempDir(), "odd\xff")
+	if err := os.Mkdir(odd, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := FindProject(odd, t.TempDir()); fault.Of(err) != fault.InvalidArgument || !strings.Contains(err.Error(), "not valid UTF-8") {
+		t.Errorf("a path that is not UTF-8: %v", err)
 	}
 }
 

@@ -16,10 +16,11 @@ package session
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"regexp"
 	"strings"
 	"time"
 	"unicode/utf16"
+
+	"github.com/croft-run/croft/internal/lazyregexp"
 )
 
 // A Report describes one session.
@@ -64,7 +65,7 @@ func NewRunner(id string, agent Agent) Runner {
 	return Runner{ID: id, PathKey: PathKey(id), Agent: agent}
 }
 
-var noSlug = regexp.MustCompile(`[^a-z0-9]+`)
+var noSlug = lazyregexp.New(`[^a-z0-9]+`)
 
 // PathKey returns an id as part of a path: readable, and distinct for different ids.
 func PathKey(id string) string {

@@ -2,15 +2,16 @@ package suite
 
 import (
 	"net/url"
-	"regexp"
 	"strconv"
 	"strings"
 
 	"github.com/dop251/goja"
+
+	"github.com/croft-run/croft/internal/lazyregexp"
 )
 
 // frameLine matches a line of a goja stack trace, which ends in the program counter.
-var frameLine = regexp.MustCompile(`^\s*at (.*):(\d+):(\d+)\(\d+\)(\)?)$`)
+var frameLine = lazyregexp.New(`^\s*at (.*):(\d+):(\d+)\(\d+\)(\)?)$`)
 
 // A stackFrame is one line of a stack trace.
 type stackFrame struct {

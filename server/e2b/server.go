@@ -41,6 +41,10 @@ type Config struct {
 	// Guard authenticates requests to the control plane, and checks host names.
 	Guard httpguard.Guard
 
+	// Forward, if set, answers a request by the replica of the cluster that owns a sandbox,
+	// if that is another one. An error means that nothing was answered.
+	Forward func(w http.ResponseWriter, r *http.Request, id string) (answered bool, err error)
+
 	// Key is the secret from which the access tokens of sandboxes are derived.
 	Key []byte
 
@@ -142,7 +146,7 @@ var prefixes = map[string]bool{
 // Handles reports whether a request is for E2B: traffic to a sandbox, or a path of the
 // control plane.
 func (s *Server) Handles(r *http.Request) bool {
-	if s.isTraffic(r) {
+	if s.IsTraffic(r) {
 		return true
 	}
 	first, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
@@ -152,7 +156,7 @@ func (s *Server) Handles(r *http.Request) bool {
 // ServeHTTP answers a request for which Handles is true.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer s.recoverPanic(w, r)
-	if s.isTraffic(r) {
+	if s.IsTraffic(r) {
 		s.serveTraffic(w, r)
 		return
 	}
@@ -173,6 +177,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	r = r.WithContext(auth.With(r.Context(), principal))
+	if s.forward(w, r, pathSandbox(r.URL.Path)) {
+		return
+	}
 	body := s.cfg.Guard.Bodies.Body(principal.Tenant, r.Body)
 	defer body.Release()
 	r.Body = body
@@ -183,6 +190,29 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.mux.ServeHTTP(w, r)
+}
+
+// pathSandbox returns the id of the sandbox in a path of the control plane, "" without one.
+func pathSandbox(path string) string {
+	_, rest, ok := strings.Cut(path, "/sandboxes/")
+	id, _, _ := strings.Cut(rest, "/")
+	if !ok || !driver.ValidID(id) {
+		return ""
+	}
+	return id
+}
+
+// forward reports whether a request was answered by the replica that owns the sandbox, or with
+// the error that it can't be reached.
+func (s *Server) forward(w http.ResponseWriter, r *http.Request, id string) bool {
+	if s.cfg.Forward == nil || !driver.ValidID(id) {
+		return false
+	}
+	answered, err := s.cfg.Forward(w, r, id)
+	if err != nil {
+		s.writeError(w, r, err)
+	}
+	return answered || err != nil
 }
 
 // noRoute is the error for a request that no route answers.

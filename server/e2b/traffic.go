@@ -29,8 +29,8 @@ const (
 // older clients append.
 var sandboxLabel = lazyregexp.New(`^([0-9]{1,5})-([a-z0-9]+)(-[a-z0-9-]*)?$`)
 
-// isTraffic reports whether a request is for a sandbox.
-func (s *Server) isTraffic(r *http.Request) bool {
+// IsTraffic reports whether a request is for a sandbox: for a port of a program, or for envd.
+func (s *Server) IsTraffic(r *http.Request) bool {
 	if _, _, ok := s.hostTarget(r.Host); ok || r.Header.Get(idHeader) != "" {
 		return true
 	}
@@ -163,6 +163,9 @@ func (s *Server) serveTraffic(w http.ResponseWriter, r *http.Request) {
 		s.writeError(w, r, err)
 		return
 	}
+	if s.forward(w, r, id) {
+		return
+	}
 	// The sandbox's own tokens decide, whatever tenant it belongs to.
 	ctx := auth.Without(r.Context())
 	box, err := s.find(ctx, id)
@@ -214,6 +217,13 @@ func (s *Server) serveTraffic(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	r = r.WithContext(ctx)
+	if _, _, own := s.hostTarget(r.Host); !own {
+		// What comes out of a sandbox must not run as a page of this server, whose host it comes
+		// from, nor take the place of one in a cache before it.
+		w.Header().Set("Content-Security-Policy", "sandbox")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Header().Set("Cache-Control", "no-store")
+	}
 	if !isEnvd && !isCode {
 		s.servePort(w, r, box, target.Workspace, port)
 		return
@@ -222,11 +232,6 @@ func (s *Server) serveTraffic(w http.ResponseWriter, r *http.Request) {
 		body := s.cfg.Guard.Bodies.Body(box.Tenant, r.Body)
 		defer body.Release()
 		r.Body, target.Received = body, body.Release
-	}
-	if _, _, own := s.hostTarget(r.Host); !own {
-		// A page among the files must not run as one of this server, whose host it comes from.
-		w.Header().Set("Content-Security-Policy", "sandbox")
-		w.Header().Set("X-Content-Type-Options", "nosniff")
 	}
 	if isEnvd {
 		s.cfg.Envd.ServeEnvd(w, r, target)

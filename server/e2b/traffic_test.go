@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -120,6 +121,7 @@ class Echo(http.server.BaseHTTPRequestHandler):
             print("waits", flush=True)
             threading.Event().wait()
         self.send_response(200)
+        self.send_header("Cache-Control", "public, max-age=60")
         self.end_headers()
         self.wfile.write(str(self.headers).encode())
 server = http.server.ThreadingHTTPServer(("127.0.0.1", 8080), Echo)
@@ -199,6 +201,23 @@ func TestOpenConnections(t *testing.T) {
 		if a.status != 429 {
 			t.Fatalf("after the first has ended: %d %s", a.status, a.body)
 		}
+	}
+}
+
+// TestPortOnTheHostOfTheServer: an answer of a program, at an address of the server's own pages, can
+// neither run there nor be kept by a cache before the server.
+func TestPortOnTheHostOfTheServer(t *testing.T) {
+	provider, _ := shelltest.NewProvider(t, sandbox.Kind)
+	h := newHostOver(t, provider)
+	b := h.create("")
+	startEcho(t, h, b.SandboxID)
+	a := h.do("GET", "/assets/app.js", "", "E2b-Sandbox-Id: "+b.SandboxID, "E2b-Sandbox-Port: 8080")
+	if a.status != 200 || !slices.Contains(a.header.Values("Cache-Control"), "no-store") || a.header.Get("Content-Security-Policy") != "sandbox" || a.header.Get("X-Content-Type-Options") != "nosniff" {
+		t.Errorf("by headers: %d %v", a.status, a.header)
+	}
+	a = h.do("GET", "/assets/app.js", "", fmt.Sprintf("Host: 8080-%s.boxes.example", b.SandboxID))
+	if a.status != 200 || a.header.Get("Cache-Control") != "public, max-age=60" || a.header.Get("Content-Security-Policy") != "" {
+		t.Errorf("by a host name of its own: %d %v", a.status, a.header)
 	}
 }
 

@@ -33,6 +33,10 @@ type Guard struct {
 
 	Open   *auth.Open // requests at the same time; nil is no limit
 	Bodies *Bodies    // requests in memory; nil is no limit
+
+	// Shares accepts the keys of share links, which show one workspace. A server that sets it
+	// refuses them where they show more.
+	Shares bool
 }
 
 // Check refuses a request with the wrong Host or Origin, or without a key, and returns its
@@ -65,7 +69,7 @@ func (g Guard) CheckHost(hostport string) error {
 	if len(g.Hosts) > 0 {
 		names = fmt.Sprintf(", and the names %q", g.Hosts)
 	}
-	return fmt.Errorf("host %q: %w: this server accepts localhost and addresses%s; add a name with --host", host, fault.PermissionDenied, names)
+	return fmt.Errorf("host %q: %w: this server accepts localhost and addresses%s; add a name with --host, or with server.hosts in croft.yaml", host, fault.PermissionDenied, names)
 }
 
 // CheckOrigin refuses requests of web pages of another origin.
@@ -97,6 +101,9 @@ func (g Guard) Authenticate(r *http.Request) (auth.Principal, error) {
 	p, err := g.principal(r.Context(), text)
 	if err != nil {
 		return auth.Principal{}, err
+	}
+	if p.Workspace != "" && !g.Shares {
+		return auth.Principal{}, fmt.Errorf("request: %w: the key of a share link is for the page and for reading its workspace under /v1", fault.PermissionDenied)
 	}
 	p.Addr = r.RemoteAddr
 	return p, g.Rates.Allow(p.Tenant)

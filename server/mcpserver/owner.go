@@ -2,18 +2,40 @@ package mcpserver
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"net/http"
-	"regexp"
+	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/lazyregexp"
 )
 
 // The SDK gives a tool the context of the request that began the session. So a session belongs
 // to the key of that request, and with another key it is not found.
+
+// newSessionID returns the id of a new session over streamable HTTP.
+func (s *Server) newSessionID() string {
+	if s.opts.Node == "" {
+		return rand.Text()
+	}
+	return s.opts.Node + sessionSeparator + rand.Text()
+}
+
+const sessionSeparator = "_" // no name of a node has it
+
+// SessionNode returns the node that has the session of a request, "" if the request is for no
+// session or its id does not say.
+func SessionNode(r *http.Request) string {
+	node, _, ok := strings.Cut(r.Header.Get("Mcp-Session-Id"), sessionSeparator)
+	if !ok {
+		return ""
+	}
+	return node
+}
 
 // setOwner stores the key that begins a session.
 func (s *Server) setOwner(ctx context.Context, session string) {
@@ -53,7 +75,7 @@ type endpointWriter struct {
 	session string
 }
 
-var endpointSession = regexp.MustCompile(sessionParameter + `=([A-Za-z0-9]+)`)
+var endpointSession = lazyregexp.New(sessionParameter + `=([A-Za-z0-9]+)`)
 
 // Write looks for the id of the session and writes data.
 func (w *endpointWriter) Write(data []byte) (int, error) {

@@ -5,7 +5,6 @@ import (
 	"mime"
 	"net/url"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -13,6 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/lazyregexp"
 )
 
 const (
@@ -54,7 +54,7 @@ func (s *Server) refreshResources(ctx context.Context, v view, m *viewServer) er
 }
 
 // plainName matches the names that a URI may have as host. Others are in its path.
-var plainName = regexp.MustCompile(`^[A-Za-z0-9._~-]+$`)
+var plainName = lazyregexp.New(`^[A-Za-z0-9._~-]+$`)
 
 // workspaceURI returns the URI of a workspace's top directory: workspace://NAME/, or
 // workspace:///NAME/ with an escaped name that can't be a host. The SDK panics on a URI

@@ -28,6 +28,7 @@ type Options struct {
 	Idle           time.Duration // idle time after which an HTTP session ends; 0 is DefaultIdle
 	Log            *slog.Logger  // nil is silent
 	Audit          event.Sink    // receives an event for each call of a tool that is not read-only; nil discards
+	Node           string        // of a cluster: ids of sessions begin with it; see SessionNode
 	Instructions   string        // for the model, after those of the server itself
 }
 
@@ -119,6 +120,7 @@ func (s *Server) openView(ctx context.Context, v view) (*viewServer, error) {
 		Instructions: strings.TrimSpace(instructions + s.opts.Instructions),
 		Logger:       s.log,
 		KeepAlive:    0,
+		GetSessionID: s.newSessionID,
 		PageSize:     1000, // some clients read only the first page
 		Capabilities: &mcp.ServerCapabilities{
 			Logging:   &mcp.LoggingCapabilities{}, //nolint:staticcheck // deprecated in the latest protocol; clients of today use it

@@ -8,6 +8,8 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"net/url"
+	"path"
 	"strconv"
 	"strings"
 	"time"
@@ -97,8 +99,8 @@ func (s *Server) streamFile(body io.ReadCloser, info driver.Info, status int, co
 		defer body.Close()
 		r, w := humago.Unwrap(ctx)
 		w.Header().Set("Content-Type", "application/octet-stream")
-		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("Accept-Ranges", "bytes")
+		setDownload(w.Header(), path.Base(info.Path))
 		w.Header().Set(InfoHeader, asciiJSON(info))
 		if contentRange != "" {
 			w.Header().Set("Content-Range", contentRange)
@@ -119,6 +121,14 @@ func (s *Server) streamFile(body io.ReadCloser, info driver.Info, status int, co
 			panic(http.ErrAbortHandler)
 		}
 	}}
+}
+
+// setDownload makes a browser that opens the answer as a page store it, whatever it is: the content
+// of a workspace must not run with the rights of the server's page.
+func setDownload(h http.Header, name string) {
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Content-Security-Policy", "default-src 'none'; sandbox")
+	h.Set("Content-Disposition", "attachment; filename*=UTF-8''"+url.PathEscape(name))
 }
 
 // readRange answers a request with a Range header. Several ranges, or another unit, get

@@ -78,6 +78,9 @@ func (s *Server) streamEvents(ctx context.Context, in *eventsInput) (*huma.Strea
 		}
 		filter.Workspace = r.ID
 	}
+	if filter, err = sharedFilter(ctx, filter); err != nil {
+		return nil, err
+	}
 	opts := &event.SubscribeOptions{}
 	if replay {
 		opts.Replay, opts.After = s.cfg.Recent, seq

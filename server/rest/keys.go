@@ -48,7 +48,7 @@ type Keys struct {
 func keyView(k auth.Key) Key {
 	return Key{
 		ID: k.ID, Tenant: k.Tenant, Scope: string(k.Scope), Name: k.Name,
-		CreatedAt: k.CreatedAt, ExpiresAt: k.ExpiresAt, LastUsed: k.LastUsed, RevokedAt: k.RevokedAt, PreviousUntil: k.PreviousUntil,
+		CreatedAt: k.CreatedAt, ExpiresAt: k.ExpiresAt, LastUsed: k.LastUsed, RevokedAt: k.RevokedAt, PreviousUntil: k.PreviousUntil, Workspace: k.Workspace,
 	}
 }
 

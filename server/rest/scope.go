@@ -74,7 +74,11 @@ func (s *Server) serveRoute(w http.ResponseWriter, r *http.Request, pattern stri
 
 // serveAllowed serves a request if its key allows the route.
 func (s *Server) serveAllowed(w http.ResponseWriter, r *http.Request, pattern string) {
-	if err := s.checkScope(r.Context(), pattern); err != nil {
+	err := s.checkShare(r, pattern)
+	if err == nil {
+		err = s.checkScope(r.Context(), pattern)
+	}
+	if err != nil {
 		closeAfterAnswer(w)
 		s.writeError(w, r, err)
 		return
@@ -86,7 +90,7 @@ func (s *Server) auditCall(r *http.Request, pattern, target string, status int) 
 	method, route, _ := strings.Cut(pattern, " ")
 	values := pathValues(route, r.URL.Path)
 	call := httpguard.Call{Method: method, Route: route, Target: target, Status: status}
-	for _, name := range []string{"snapshot", "template", "key", "sid", "context", "id"} {
+	for _, name := range []string{"snapshot", "template", "key", "share", "run", "sid", "context", "id"} {
 		call.Target = cmp.Or(call.Target, values[name])
 	}
 	if id := cmp.Or(values["id"], target); driver.ValidID(id) {

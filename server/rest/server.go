@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"reflect"
 	"runtime/debug"
-	"strings"
 	"sync"
 	"time"
 
@@ -19,6 +18,7 @@ import (
 	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/keylock"
 	"github.com/croft-run/croft/prepare/stage"
 	"github.com/croft-run/croft/registry"
 	"github.com/croft-run/croft/server/httpguard"
@@ -71,6 +71,11 @@ type Config struct {
 	// Mounts are further handlers by path, with the same authentication.
 	Mounts map[string]http.Handler
 
+	// Forward, if set, answers a request by the replica of the cluster that owns its
+	// workspace, if that is another one. The route is the pattern that matched. An error
+	// means that nothing was answered.
+	Forward func(w http.ResponseWriter, r *http.Request, route string) (answered bool, err error)
+
 	// Metrics answers GET /metrics, for the operator alone; nil is no such route.
 	Metrics http.Handler
 
@@ -84,6 +89,17 @@ type Config struct {
 	// workspace, by its id; nil replaces none.
 	Commands func(id string) profile.Commands
 
+	// Tenants lists the tenants of the configuration, and QuotaOf returns the quotas of one. Nil
+	// is none.
+	Tenants func() []string
+	QuotaOf func(tenant string) TenantQuota
+
+	// Host says to which directories of this host changes may be applied.
+	Host HostApply
+
+	// Evals are the runs of evaluations; nil is none.
+	Evals Evals
+
 	// Templates are what workspaces start from, by name; may be nil.
 	Templates *template.Catalog
 }
@@ -96,6 +112,7 @@ type Server struct {
 	log      *slog.Logger
 	routes   *routes
 	scopes   map[string]string // of each route, by its pattern
+	streamed map[string]bool   // routes whose bodies are streamed, by pattern
 	api      huma.API
 	document func() // completeDocument, once
 	profiles *profile.Cache
@@ -111,7 +128,10 @@ type Server struct {
 	unready  bool           // guarded by mu; /readyz answers 503
 
 	announced map[string]event.Profile // guarded by mu; last announced project by workspace id
+	origins   map[string]string        // guarded by mu; names of templates by snapshot id, "" of other snapshots
 	pins      pins
+	cpu       cpuRates
+	networks  keylock.Locks[string] // by workspace id, while its network rules are changed
 }
 
 // New returns a server. It refuses a configuration without a token.
@@ -119,6 +139,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Guard.Token == "" {
 		return nil, fmt.Errorf("rest: new server: %w: a token is required", fault.InvalidArgument)
 	}
+	cfg.Guard.Shares = true // checkShare says what they show
 	if cfg.MaxBody == 0 {
 		cfg.MaxBody = defaultMaxBody
 	}
@@ -131,7 +152,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Events == nil {
 		cfg.Events = event.NewStream(cfg.Recent)
 	}
-	s := &Server{announced: map[string]event.Profile{}, pins: pins{all: map[string][]*pin{}}, bodyTimeout: defaultBodyTimeout, cfg: cfg, log: cfg.Log, routes: newRoutes(), scopes: map[string]string{}, profiles: profile.NewCache(), done: make(chan struct{})}
+	s := &Server{announced: map[string]event.Profile{}, pins: pins{all: map[string][]*pin{}}, bodyTimeout: defaultBodyTimeout, cfg: cfg, log: cfg.Log, routes: newRoutes(), scopes: map[string]string{}, streamed: map[string]bool{}, profiles: profile.NewCache(), done: make(chan struct{})}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -277,20 +298,40 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.answerUnmatched(w, r, h)
 		return
 	}
-	size := s.bufferedSize(r)
+	size := s.bufferedSize(r, pattern)
 	if err := s.cfg.Guard.Bodies.Hold(p.Tenant, size); err != nil {
 		closeAfterAnswer(w)
 		s.writeError(w, r, err)
 		return
 	}
 	defer s.cfg.Guard.Bodies.Release(p.Tenant, size)
+	if s.cfg.Forward != nil {
+		answered, err := s.cfg.Forward(w, r, pattern)
+		if err != nil {
+			s.refuseForward(w, r, pattern, err)
+		}
+		if answered || err != nil {
+			return
+		}
+	}
 	s.serveRoute(w, r, pattern)
 }
 
-// bufferedSize returns how many bytes of the body of a request will be in memory: all of a
-// JSON body. One without a length has the maximum; others are streamed.
-func (s *Server) bufferedSize(r *http.Request) int64 {
-	if kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); kind != "application/json" || r.ContentLength == 0 {
+// refuseForward answers a request that could not be forwarded. The replica that owns the
+// workspace emits the audit event of those that could.
+func (s *Server) refuseForward(w http.ResponseWriter, r *http.Request, pattern string, err error) {
+	if scope := s.scopes[pattern]; scope != "" && scope != string(auth.Read) {
+		s.auditCall(r, pattern, "", fault.Of(err).Status())
+	}
+	closeAfterAnswer(w)
+	s.writeError(w, r, err)
+}
+
+// bufferedSize returns how many bytes of the body of a request will be in memory: all of them,
+// whatever its header says that they are, unless the route streams them. A body without a length
+// has the maximum.
+func (s *Server) bufferedSize(r *http.Request, pattern string) int64 {
+	if s.streamed[pattern] || r.ContentLength == 0 {
 		return 0
 	}
 	if r.ContentLength < 0 {

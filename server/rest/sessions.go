@@ -151,7 +151,7 @@ func (s *Server) followLog(ctx context.Context, session *workspace.Session, in *
 		defer cancel()
 		_, w := humago.Unwrap(hc)
 		w.Header().Set("Content-Type", "application/octet-stream")
-		w.Header().Set("X-Content-Type-Options", "nosniff")
+		setDownload(w.Header(), session.ID()+".log")
 		w.WriteHeader(http.StatusOK)
 		flush := http.NewResponseController(w)
 		flush.Flush() //nolint:errcheck // the next write fails, too, if the client is gone

@@ -10,6 +10,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/registry"
@@ -239,6 +240,7 @@ type diffInput struct {
 }
 
 func (s *Server) diffStates(ctx context.Context, ws *workspace.Workspace, in *diffInput) (*body[snapshot.Comparison], error) {
+	ctx = sharedContext(ctx, in.From, in.To)
 	from, err := s.comparedTree(ctx, ws, in, in.From, Origin)
 	if err != nil {
 		return nil, err
@@ -270,6 +272,9 @@ func (s *Server) comparedTree(ctx context.Context, ws *workspace.Workspace, in *
 		}
 		return c.Tree(ctx, rest)
 	case "dir":
+		if err := auth.RequireOperator(ctx, "diff: a directory of the host"); err != nil {
+			return nil, err
+		}
 		c, err := s.templateCatalog()
 		if err != nil {
 			return nil, err

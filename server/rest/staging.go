@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"path"
 	"slices"
 	"time"
 
@@ -87,7 +88,7 @@ func (s *Server) listEveryArtifact(ctx context.Context) ([]tenantArtifact, error
 	var out []tenantArtifact
 	for _, art := range list {
 		tenant, id, name := stage.ParseWorkspacePrefix(art.Name)
-		if name != "" && driver.ValidID(id) && auth.Sees(ctx, tenant) {
+		if name != "" && driver.ValidID(id) && auth.SeesWorkspace(ctx, tenant, id) {
 			art.Name = name
 			out = append(out, tenantArtifact{tenant, WorkspaceArtifact{id, art}})
 		}
@@ -238,7 +239,7 @@ func (s *Server) readArtifact(ctx context.Context, in *artifactInput) (*huma.Str
 		defer content.Close()
 		_, w := humago.Unwrap(hc)
 		w.Header().Set("Content-Type", "application/octet-stream")
-		w.Header().Set("X-Content-Type-Options", "nosniff")
+		setDownload(w.Header(), path.Base(art.Name))
 		w.Header().Set(ArtifactHeader, asciiJSON(art))
 		if _, err := io.Copy(w, content); err != nil {
 			panic(http.ErrAbortHandler) // abort, so that the client does not take a part for the whole

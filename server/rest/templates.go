@@ -6,6 +6,7 @@ import (
 
 	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/registry"
 	"github.com/croft-run/croft/snapshot/template"
 )
 
@@ -24,6 +25,38 @@ type Templates struct {
 
 type templateInput struct {
 	Template string `path:"template" doc:"its name"`
+}
+
+// maxOrigins bounds Server.origins.
+const maxOrigins = 10_000
+
+// templateName returns the name of the template that a workspace started from; "" if it is none,
+// or not known any more.
+func (s *Server) templateName(ctx context.Context, r registry.Record) string {
+	id := r.Spec.From.Snapshot
+	if id == "" || s.cfg.Templates == nil {
+		return r.Spec.From.Template
+	}
+	s.mu.Lock()
+	name, ok := s.origins[id]
+	s.mu.Unlock()
+	if ok {
+		return name
+	}
+	m, err := s.cfg.Templates.Store.Get(auth.Without(ctx), id)
+	if err != nil && fault.Of(err) != fault.NotFound {
+		return "" // it is asked again
+	}
+	if err == nil {
+		name = m.Labels[template.Label] // which a snapshot keeps
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.origins == nil || len(s.origins) >= maxOrigins {
+		s.origins = map[string]string{}
+	}
+	s.origins[id] = name
+	return name
 }
 
 // templateCatalog returns the templates.

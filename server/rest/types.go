@@ -28,8 +28,8 @@ type (
 // workspaceView returns the record of a workspace in the form for clients, without its ref.
 func workspaceView(r registry.Record) Workspace {
 	w := Workspace{
-		ID: r.ID, Name: r.Name, Owner: r.Owner, Kind: r.Kind, State: string(r.State), Labels: r.Labels,
-		Dir: r.Spec.Dir, Policy: r.Spec.Policy,
+		ID: r.ID, Name: r.Name, Owner: r.Owner, Kind: r.Kind, State: string(r.State), Node: r.Node, Labels: r.Labels,
+		Tenant: r.Tenant, Template: r.Spec.From.Template, Snapshot: r.Spec.From.Snapshot, Dir: r.Spec.Dir, Policy: r.Spec.Policy,
 		CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, LastUsed: r.LastUsed, Attempts: r.Attempts, Error: r.Error,
 	}
 	if r.Ref != nil {

@@ -53,6 +53,12 @@ func (s *Server) registerRoutes() {
 	s.eventRoutes()
 	s.doctorRoutes()
 	s.keyRoutes()
+	s.shareRoutes()
+	s.metricsRoutes()
+	s.networkRoutes()
+	s.reviewRoutes()
+	s.evalRoutes()
+	s.replicaRoutes()
 	health := s.op(http.MethodGet, healthPath, "health", "Whether the server is up; needs no token")
 	health.Security = []map[string][]string{}
 	ready := s.op(http.MethodGet, readyPath, "ready", "Whether the server can do its work: 200, or 503")
@@ -70,7 +76,7 @@ type Ready struct {
 
 // A ReadyCheck is one condition under which the server can do its work.
 type ReadyCheck struct {
-	Name string `json:"name" doc:"database, provider, disk, or draining"`
+	Name string `json:"name" doc:"database, provider, disk, replica, or draining"`
 	OK   bool   `json:"ok"`
 }
 
@@ -132,7 +138,7 @@ func (s *Server) controlRoutes() {
 func handle[I, O any](s *Server, op huma.Operation, f func(context.Context, *I) (*O, error)) {
 	info := requestInfo{op.Method, op.Path}
 	pattern := op.Method + " " + op.Path
-	s.scopes[pattern] = requiredScope(op)
+	s.scopes[pattern], s.streamed[pattern] = requiredScope(op), op.MaxBodyBytes == 0
 	s.routes.declare(pattern, func() {
 		huma.Register(s.api, op, func(ctx context.Context, in *I) (*O, error) {
 			out, err := f(ctx, in)
@@ -207,6 +213,8 @@ type listInput struct {
 	State  string   `query:"state"`
 	Kind   string   `query:"kind"`
 	Owner  string   `query:"owner" doc:"empty is any"`
+
+	Metrics bool `query:"metrics" doc:"with what each uses now, where it is open and its provider measures it"`
 }
 
 func (s *Server) listWorkspaces(ctx context.Context, in *listInput) (*body[Workspaces], error) {
@@ -231,7 +239,15 @@ func (s *Server) listWorkspaces(ctx context.Context, in *listInput) (*body[Works
 	}
 	out := Workspaces{Workspaces: make([]Workspace, 0, len(records))}
 	for _, r := range records {
-		out.Workspaces = append(out.Workspaces, workspaceView(r))
+		row := shownView(ctx, r)
+		row.Template = s.templateName(ctx, r)
+		if in.Metrics {
+			// One that is just closed, or that can't be measured, has none.
+			if m, ok, err := s.measure(ctx, r); ok && err == nil {
+				row.Metrics = &m
+			}
+		}
+		out.Workspaces = append(out.Workspaces, row)
 	}
 	return &body[Workspaces]{out}, nil
 }
@@ -314,8 +330,10 @@ func (s *Server) reopenWorkspace(ctx context.Context, r registry.Record, spec dr
 	return s.acquireAndShow(ctx, r.ID)
 }
 
-func (s *Server) showWorkspace(_ context.Context, r registry.Record, _ *Target) (*body[Workspace], error) {
-	return &body[Workspace]{workspaceView(r)}, nil
+func (s *Server) showWorkspace(ctx context.Context, r registry.Record, _ *Target) (*body[Workspace], error) {
+	out := shownView(ctx, r)
+	out.Template = s.templateName(ctx, r)
+	return &body[Workspace]{out}, nil
 }
 
 type changeInput struct {
@@ -365,7 +383,7 @@ func (s *Server) acquireAndShow(ctx context.Context, id string) (*body[Workspace
 	if err != nil {
 		return nil, err
 	}
-	out := workspaceView(r)
+	out := shownView(ctx, r)
 	traits := ws.Traits()
 	out.Traits, out.Capabilities, out.Functions, out.Revision = &traits, ws.Capabilities(), ws.Functions(), ws.Ref().Revision
 	out.Languages, out.ScriptLanguages = ws.Languages(), ws.ScriptLanguages()
