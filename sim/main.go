@@ -1,0 +1,37 @@
+// Command sim simulates a large installation of Croft on Kubernetes, with discrete events: up
+// to 1,000 opens a second and 100,000 live workspaces.
+//
+//	go run ./sim -o docs/scale
+//
+// writes diagrams and tables. The same seed gives the same bytes. Parameters are measured here,
+// read from the code, or assumptions; params.go says which. docs/scale.md has the conclusions.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+func main() {
+	dir := flag.String("o", "docs/scale", "directory for the diagrams and tables")
+	seed := flag.Uint64("seed", 1, "seed of the random numbers")
+	flag.Parse()
+	if err := write(*dir, *seed); err != nil {
+		fmt.Fprintln(os.Stderr, "sim:", err)
+		os.Exit(1)
+	}
+}
+
+func write(dir string, seed uint64) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for name, text := range outputs(seed) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
