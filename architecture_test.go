@@ -27,8 +27,8 @@ var parts = []struct{ title, patterns string }{
 	{"Providers, one kind each; none imports another", "provider/wrap provider/wrap/... provider/* client"},
 	{"Identity and preparation", "registry prepare/... interp/..."},
 	{"Tools and evaluations", "tool tool/... eval eval/..."},
-	{"Servers and programs", "server/... daemon daemon/... cmd/..."},
-	{"Helpers, examples, benchmarks, end-to-end tests", "internal/... examples/... bench e2e"},
+	{"Servers and programs", "server/... daemon daemon/... cmd/... web web/..."},
+	{"Helpers, examples, benchmarks, end-to-end tests", "internal/... examples/... bench e2e sim"},
 }
 
 // TestArchitecture holds the generated parts of ARCHITECTURE.md to the package
@@ -42,7 +42,7 @@ func TestArchitecture(t *testing.T) {
 	for name, text := range map[string]string{
 		"packages":            packageList(t),
 		"moves":               "```mermaid\n" + strings.TrimSpace(registry.Diagram()) + "\n```\n",
-		"workspace directory": table(t, "host/wsdir") + table(t, "provider/sandbox") + table(t, "provider/docker"),
+		"workspace directory": table(t, "host/wsdir") + table(t, "provider/sandbox") + table(t, "provider/docker") + table(t, "provider/ssh") + table(t, "provider/e2b"),
 		"data directory":      table(t, "daemon/app"),
 	} {
 		part := regexp.MustCompile(`(?s)(<!-- generated: ` + name + ` -->\n).*?(<!-- end -->\n)`)

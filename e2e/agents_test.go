@@ -151,15 +151,6 @@ func (a agent) hurryLines(t *testing.T) (add, use string) {
 	return add, use
 }
 
-func buildCroft(t *testing.T) string {
-	t.Helper()
-	bin := t.TempDir()
-	if out, err := exec.Command("go", "build", "-o", bin, "./cmd/croft").CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
-	}
-	return bin
-}
-
 // works runs an agent in a fresh project and a fresh home, with the
 // configuration whose introduction in docs/mcp.md begins with way.
 func (a agent) works(t *testing.T, croft, way string) {

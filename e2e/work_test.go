@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -20,12 +19,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/creack/pty"
 
 	"github.com/croft-run/croft/internal/scripted"
 	"github.com/croft-run/croft/internal/testenv"
@@ -42,8 +40,9 @@ type workAgent struct {
 	tool   string   // that runs a command
 	param  string   // its parameter
 	more   map[string]any
-	secret string // the header that the key comes in
-	enter  bool   // the prompt must be sent with Enter
+	secret string   // the header that the key comes in
+	enter  bool     // the prompt must be sent with Enter
+	again  []string // arguments when it continues
 }
 
 const workPrompt = "Make the test pass."
@@ -82,13 +81,13 @@ var workAgents = map[string]workAgent{
 		home: func(string) map[string]string {
 			return map[string]string{"~/.gemini/settings.json": `{"security": {"auth": {"selectedType": "gemini-api-key"}}, "privacy": {"usageStatisticsEnabled": false}}`}
 		},
-		args: []string{"-m", "gemini-2.5-flash", "-i", workPrompt}, tool: "run_shell_command", param: "command", more: map[string]any{"description": "work"}, secret: "X-Goog-Api-Key",
+		args: []string{"-m", "gemini-2.5-flash", "-i", workPrompt}, again: []string{"-m", "gemini-2.5-flash"}, tool: "run_shell_command", param: "command", more: map[string]any{"description": "work"}, secret: "X-Goog-Api-Key",
 	},
 	"copilot": {
 		env: func(base string) []string {
 			return []string{"COPILOT_PROVIDER_BASE_URL=" + base + "/v1", "COPILOT_PROVIDER_API_KEY=" + workKey, "COPILOT_MODEL=scripted"}
 		},
-		args: []string{"--model", "scripted", "-i", workPrompt}, tool: "bash", param: "command", more: map[string]any{"description": "work", "initial_wait": 60}, secret: "Authorization",
+		args: []string{"--model", "scripted", "-i", workPrompt}, again: []string{"--model", "scripted"}, tool: "bash", param: "command", more: map[string]any{"description": "work", "initial_wait": 60}, secret: "Authorization",
 	},
 }
 
@@ -132,17 +131,17 @@ func (a workAgent) works(t *testing.T, croft, name string) {
 
 	term := startTerminal(t, dir, env, withHosts(t, append([]string{"croft", "work", "--yolo", name, "--"}, a.args...))...)
 	shown := time.Now()
-	term.waitFor(t, workTime, func(string) bool {
+	term.WaitFor(workTime, func(string) bool {
 		if a.enter && time.Since(shown) > 3*time.Second && len(model.Requests()) == 0 {
-			_, _ = io.WriteString(term.file, "\r") // it may have ended
+			_, _ = io.WriteString(term.File, "\r") // it may have ended
 			shown = time.Now()
 		}
 		return len(model.Results()) == 3
 	})
 	time.Sleep(time.Second) // it shows the last answer
-	term.end(t)
+	term.Interrupt()
 	if t.Failed() {
-		saveFailure(t, name, []byte(term.text()), &model.Model)
+		saveFailure(t, name, []byte(term.Text()), &model.Model)
 		return
 	}
 	for i, want := range []string{"", "passed", "searched"} {
@@ -153,7 +152,7 @@ func (a workAgent) works(t *testing.T, croft, name string) {
 	if bad := model.wrong(); bad != "" {
 		t.Errorf("a request came with %s %q, want the key", a.secret, bad)
 	}
-	if got := term.text(); !strings.Contains(got, "croft: refused: ") || !strings.Contains(got, "changed 2 files") {
+	if got := term.Text(); !strings.Contains(got, "croft: refused: ") || !strings.Contains(got, "changed 2 files") {
 		t.Errorf("the summary is %q", got[max(0, len(got)-1000):])
 	}
 	if got := treeDigest(t, dir); got != before {
@@ -163,13 +162,16 @@ func (a workAgent) works(t *testing.T, croft, name string) {
 	if !strings.Contains(log, "made.txt") || !strings.Contains(log, "refused.test") {
 		t.Errorf("the log is\n%s", log)
 	}
+	a.continues(t, dir, env, model, name)
 	term = startTerminal(t, dir, env, "croft", "work", "review")
-	if _, err := io.WriteString(term.file, "y\ny\nt\ny\n"); err != nil {
-		t.Fatal(err)
-	}
-	<-term.ended
-	if err := term.err; err != nil || !strings.Contains(term.text(), "tests: passed") {
-		t.Errorf("review: %v\n%s", err, term.text())
+	term.Shows("q finish")
+	term.Types("At")
+	term.Shows("tests: passed")
+	term.Types("xq")
+	term.Shows("Apply 2 changes of 2 files")
+	term.Types("y")
+	if err := term.Ends(); err != nil {
+		t.Errorf("review: %v\n%s", err, term.Text())
 	}
 	if got, err := os.ReadFile(filepath.Join(dir, "answer.txt")); string(got) != "right\n" {
 		t.Errorf("after the apply answer.txt is %q, %v", got, err)
@@ -178,6 +180,30 @@ func (a workAgent) works(t *testing.T, croft, name string) {
 		t.Errorf("after the apply git status is %q", got)
 	}
 	cmdIn(t, dir, env, "croft", "work", "discard")
+}
+
+// continues starts the agent, which has ended, again and asks it something: the model gets
+// the conversation before it, too.
+func (a workAgent) continues(t *testing.T, dir string, env []string, model *keyModel, name string) {
+	t.Helper()
+	const question = "Name that test." // a question mark shows the keys of Gemini
+	before := len(model.Requests())
+	term := startTerminal(t, dir, env, withHosts(t, append([]string{"croft", "work", "attach", "--continue", "--yolo", "--"}, a.again...))...)
+	// Its last answer; between words the cursor may be moved.
+	term.WaitFor(workTime, func(shown string) bool { return strings.Contains(shown, "now.") })
+	// Agents take what comes at once for a paste, and lose what comes too early.
+	next, keys := time.Now(), []string{question, "\r"}
+	term.WaitFor(workTime, func(string) bool {
+		if time.Now().After(next) {
+			_, _ = io.WriteString(term.File, keys[0]) // it may have ended
+			next, keys = time.Now().Add(2*time.Second), []string{keys[1], keys[0]}
+		}
+		return slices.ContainsFunc(model.Requests()[before:], func(r string) bool { return strings.Contains(r, question) && strings.Contains(r, workPrompt) })
+	})
+	term.Interrupt()
+	if t.Failed() {
+		saveFailure(t, name, []byte(term.Text()), &model.Model)
+	}
 }
 
 // A keyModel notes requests without the key.
@@ -305,95 +331,9 @@ func treeDigest(t *testing.T, dir string) string {
 	return fmt.Sprintf("%x", sum.Sum(nil))
 }
 
-// A terminal is a program on a pseudo-terminal.
-type terminal struct {
-	cmd  *exec.Cmd
-	file *os.File
-
-	ended chan struct{} // closed when it has ended
-	err   error         // of its end
-
-	mu  sync.Mutex
-	out bytes.Buffer // guarded by mu
-}
-
-func startTerminal(t *testing.T, dir string, env []string, words ...string) *terminal {
+func startTerminal(t *testing.T, dir string, env []string, words ...string) *testenv.Terminal {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), findIn(env, words[0]), words[1:]...)
 	cmd.Dir, cmd.Env = dir, env
-	file, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 40, Cols: 120})
-	if err != nil {
-		t.Fatal(err)
-	}
-	term := &terminal{cmd: cmd, file: file, ended: make(chan struct{})}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it may have ended
-		<-term.ended
-		file.Close()
-	})
-	go func() {
-		term.err = cmd.Wait()
-		close(term.ended)
-	}()
-	go func() {
-		buf := make([]byte, 4096)
-		for {
-			n, err := file.Read(buf)
-			term.mu.Lock()
-			term.out.Write(buf[:n])
-			term.mu.Unlock()
-			// What a program asks its terminal: the cursor's position, and which one it is.
-			for ask, answer := range map[string]string{"\x1b[6n": "\x1b[1;1R", "\x1b[c": "\x1b[?62c"} {
-				if bytes.Contains(buf[:n], []byte(ask)) {
-					_, _ = io.WriteString(file, answer) // the program may have ended
-				}
-			}
-			if err != nil {
-				return
-			}
-		}
-	}()
-	return term
-}
-
-func (m *terminal) text() string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.out.String()
-}
-
-// waitFor waits until what was shown meets a condition.
-func (m *terminal) waitFor(t *testing.T, within time.Duration, met func(shown string) bool) {
-	t.Helper()
-	for end := time.Now().Add(within); !met(m.text()); time.Sleep(100 * time.Millisecond) {
-		select {
-		case <-m.ended:
-			end = time.Now()
-			if met(m.text()) {
-				return
-			}
-		default:
-		}
-		if !time.Now().Before(end) {
-			t.Errorf("after %v the terminal shows %q", within, m.text()[max(0, len(m.text())-3000):])
-			return
-		}
-	}
-}
-
-// end presses ctrl-c until the program ends.
-func (m *terminal) end(t *testing.T) {
-	t.Helper()
-	for end := time.Now().Add(patience); ; {
-		select {
-		case <-m.ended:
-			return
-		case <-time.After(400 * time.Millisecond):
-		}
-		if time.Now().After(end) {
-			t.Errorf("it does not end: %q", m.text()[max(0, len(m.text())-2000):])
-			return
-		}
-		_, _ = io.WriteString(m.file, "\x03") // it may have ended
-	}
+	return testenv.StartTerminal(t, cmd, 40, 120)
 }

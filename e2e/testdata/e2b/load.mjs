@@ -5,7 +5,6 @@
 //
 // Standard output has lines of JSON: "full" when all sandboxes are there, "verified" after
 // the command "verify", each "error" and each loss as it is found, and the "report" last.
-import fs from 'node:fs'
 import readline from 'node:readline'
 import { Sandbox, SandboxNotFoundError, CommandExitError } from 'e2b'
 
@@ -15,7 +14,7 @@ let draining = false
 let verifyRound = 0
 let unanswered = 0 // sandboxes whose create was never answered
 
-const say = (type, fields = {}) => fs.writeSync(1, JSON.stringify({ type, ...fields }) + '\n')
+const say = (type, fields = {}) => process.stdout.write(JSON.stringify({ type, ...fields }) + '\n')
 const pause = (ms) => new Promise((r) => setTimeout(r, ms))
 const pick = (list) => list[Math.floor(Math.random() * list.length)]
 
@@ -262,4 +261,4 @@ say('full')
 await Promise.all(clients.map((client) => client.work()))
 await Promise.all(clients.map((client) => client.drain()))
 say('report', { operations, unanswered })
-process.exit(0)
+process.stdout.write('', () => process.exit(0)) // when the pipe has taken all of it
