@@ -45,6 +45,7 @@ type report struct {
 	failed   []key
 	commands []key // that ended with an error
 	skipped  []key
+	flaky    []key           // failed, and passed when they were run again
 	elapsed  map[key]float64 // seconds, of tests that are no subtests
 	table    table
 	attacks  attacks
@@ -54,12 +55,14 @@ func main() {
 	page := flag.String("providers", "", "file for what the conformance suite says of each provider")
 	attackPage := flag.String("attacks", "", "file for the table of attacks")
 	times := flag.String("times", "", "file for the time of each test")
+	reruns := flag.Int("rerun", 0, "run failed tests once more, alone, if they are at most so many")
 	flag.Parse()
 	r := newReport()
 	if err := r.readEvents(os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "testreport:", err)
 		os.Exit(1)
 	}
+	r.rerun(*reruns, os.Stdout, runAlone(os.Stdout))
 	if err := errors.Join(
 		writePage(*page, len(r.table.checks), r.table.writePage),
 		writePage(*attackPage, len(r.attacks), r.attacks.writePage),
@@ -185,6 +188,7 @@ func (r *report) printReport(out io.Writer) bool {
 			fmt.Fprintf(out, "\n=== FAILED %s %s\n%s", k.pkg, k.test, b)
 		}
 	}
+	r.printFlaky(out)
 	if len(r.skipped) > 0 {
 		fmt.Fprintf(out, "\nskipped, each because of something named:\n")
 		r.printReasons(out)
@@ -199,7 +203,10 @@ func (r *report) printReport(out io.Writer) bool {
 			tests++
 		}
 	}
-	fmt.Fprintf(out, "\n%d passed, %d failed, %d skipped\n", r.passed, max(tests, min(len(r.failed), 1)), len(r.skipped))
+	for _, k := range r.flaky {
+		fmt.Fprintf(out, "\nflaky: %s %s\n", k.pkg, k.test)
+	}
+	fmt.Fprintf(out, "\n%d passed, %d failed, %d skipped\n", r.passed+len(r.flaky), max(tests, min(len(r.failed), 1)), len(r.skipped))
 	r.printFailed(out)
 	return len(r.failed) == 0
 }
