@@ -343,6 +343,52 @@ func TestDocumentedMetricsExist(t *testing.T) {
 // onDemand are metrics that appear with the first event that they count.
 var onDemand = map[string]bool{"croft_collected_total": true, "workspace_ended_total": true, "croft_replica_forwarded_total": true}
 
+// TestJSONLog: with --log-format json standard error has nothing but JSON, notes included.
+func TestJSONLog(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	cmd := croft(t, data, "up", "--addr", "127.0.0.1:0", "--log-format", "json")
+	cmd.Dir = t.TempDir()
+	if err := os.WriteFile(filepath.Join(cmd.Dir, "croft.yaml"), []byte("version: 1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	send := func(s syscall.Signal) {
+		t.Helper()
+		if err := cmd.Process.Signal(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for lines := bufio.NewScanner(out); lines.Scan() && !strings.HasPrefix(lines.Text(), "Press Ctrl-C"); { // then it serves
+	}
+	send(syscall.SIGHUP)
+	var got []string
+	for lines := bufio.NewScanner(log); lines.Scan(); {
+		var record struct{ Level, Msg string }
+		if err := json.Unmarshal(lines.Bytes(), &record); err != nil || record.Level != "INFO" {
+			t.Errorf("the line %s: %v", lines.Bytes(), err)
+		}
+		if got = append(got, record.Msg); record.Msg == "reload: done" {
+			send(syscall.SIGTERM)
+		}
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	if want := []string{"the croft.yaml in this directory is not read; name it with --config to use it", "reload: done", "stopped"}; !slices.Equal(got, want) {
+		t.Errorf("the log has %q, want %q", got, want)
+	}
+}
+
 // TestHangup sends SIGHUP to a server: quotas, policies and keys are read again, and a file
 // with a mistake changes nothing.
 func TestHangup(t *testing.T) {
