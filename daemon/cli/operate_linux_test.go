@@ -292,7 +292,11 @@ func TestTraceReachesTheProcess(t *testing.T) {
 	}
 }
 
-var metricName = regexp.MustCompile(`\b(croft|workspace)_[a-z_]+`)
+var (
+	metricName   = regexp.MustCompile(`\b(croft|workspace)_[a-z_]+`)
+	metricLabels = regexp.MustCompile(`\b((?:croft|workspace)_[a-z_]+)\{([^}]*)\}`)
+	labelName    = regexp.MustCompile(`([a-z_]+)(?:=|!=|=~|!~)"`)
+)
 
 // TestDocumentedMetricsExist compares the metrics that the documentation, the dashboard and
 // the alerts name with those of a server that has worked.
@@ -303,6 +307,12 @@ func TestDocumentedMetricsExist(t *testing.T) {
 	page := s.text("GET", "/metrics", "")
 	s.stop()
 	served, helped := map[string]bool{}, map[string]bool{}
+	labels := map[string]bool{} // by NAME LABEL
+	for _, m := range metricLabels.FindAllStringSubmatch(page, -1) {
+		for _, label := range labelName.FindAllStringSubmatch(m[2], -1) {
+			labels[m[1]+" "+label[1]] = true
+		}
+	}
 	for line := range strings.Lines(page) {
 		if name := metricName.FindString(line); strings.HasPrefix(line, "# TYPE "+name) && name != "" {
 			helped[name] = true
@@ -331,6 +341,13 @@ func TestDocumentedMetricsExist(t *testing.T) {
 				t.Errorf("%s names %s, which /metrics does not have", file, name)
 			}
 			named[name] = named[name] || strings.HasSuffix(file, "operate.md")
+		}
+		for _, m := range metricLabels.FindAllStringSubmatch(string(text), -1) {
+			for _, label := range labelName.FindAllStringSubmatch(m[2], -1) {
+				if !labels[m[1]+" "+label[1]] && !onDemand[m[1]] {
+					t.Errorf("%s names the label %s of %s, which /metrics does not have", file, label[1], m[1])
+				}
+			}
 		}
 	}
 	for name := range helped {
