@@ -349,7 +349,7 @@ func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
 	if p.Code == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
-	if p.Code == http.StatusTooManyRequests {
+	if auth.IsRate(err) { // the SDK repeats the request, which is of no use where a quota is full
 		w.Header().Set("Retry-After", "1")
 	}
 	writeJSON(w, p.Code, p)
