@@ -186,6 +186,33 @@ func TestAttackManyBuilds(t *testing.T) {
 	testenv.ReportAttack(t, "requests for builds without end", "server", testenv.Prevented, "")
 }
 
+// A snapshot that is refused leaves nothing in the store: its files would have a name there, so that
+// garbage collection would not remove them.
+func TestAttackRefusedSnapshots(t *testing.T) {
+	m := newTeam(t, "")
+	m.needsSandbox()
+	var box struct{ SandboxID string }
+	m.must("POST", "/sandboxes", `{"templateID":"base"}`, &box)
+	m.requestBuild("taken")
+	count := func() int {
+		var stored struct{ Snapshots []struct{ ID string } }
+		m.must("GET", "/v1/snapshots", "", &stored)
+		return len(stored.Snapshots)
+	}
+	before := count()
+	if status, text := m.do(m.red, "POST", "/sandboxes/"+box.SandboxID+"/snapshots", `{"name":"taken"}`); status != http.StatusConflict || !strings.Contains(text, "a template has this name") {
+		t.Fatalf("%d %s", status, text)
+	}
+	if after := count(); after != before {
+		t.Errorf("%d snapshots are stored, %d before", after, before)
+	}
+	m.must("POST", "/sandboxes/"+box.SandboxID+"/snapshots", `{"name":"free"}`, nil)
+	if after := count(); after != before+1 {
+		t.Errorf("%d snapshots are stored after one that was not refused, %d before", after, before)
+	}
+	testenv.ReportAttack(t, "snapshots that are refused fill the store", "server", testenv.Prevented, "")
+}
+
 // Volumes of one name can't be made at once, and writes to them are audited.
 func TestAttackVolumes(t *testing.T) {
 	m := newTeam(t, "")
@@ -219,6 +246,12 @@ func TestAttackVolumes(t *testing.T) {
 	}
 	if status, _ := m.do(m.red, "DELETE", "/volumes/"+volume.VolumeID, ""); status != http.StatusNoContent {
 		t.Fatalf("delete: %d", status)
+	}
+	_, events := m.do(m.sys.Token, "GET", "/events?kind=api.call&after=0&follow=false", "")
+	for _, call := range []string{`"method":"POST","route":"/volumes","status":201,"target":"` + volume.VolumeID, `"method":"DELETE","route":"/volumes/{volume}","status":204,"target":"` + volume.VolumeID} {
+		if !strings.Contains(events, call) {
+			t.Errorf("no audit event with %s: %s", call, events)
+		}
 	}
 	if status, text := m.send("PUT", content, "Authorization", "Bearer "+volume.Token, "x"); status != http.StatusNotFound {
 		t.Errorf("the token of a deleted volume: %d %s", status, text)

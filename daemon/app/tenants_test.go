@@ -560,6 +560,42 @@ func TestQuotas(t *testing.T) {
 	}
 }
 
+// TestRetryAfter: E2B's SDKs repeat a request whose answer has Retry-After, which is of use beyond
+// requestsPerSecond, and not where a quota is full.
+func TestRetryAfter(t *testing.T) {
+	m := newTeam(t, "tenants: {red: {maxWorkspaces: 1}, blue: {requestsPerSecond: 1}}\n")
+	m.must("POST", "/v1/workspaces", `{"kind":"memory"}`, nil)
+	send := func(key, method, path string) *http.Response {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), method, m.url+path, strings.NewReader(`{"templateID":"base"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("X-API-KEY", key)
+		res, err := http.DefaultTransport.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		return res
+	}
+	if res := send(m.red, http.MethodPost, "/v2/sandboxes"); res.StatusCode != http.StatusTooManyRequests || res.Header.Get("Retry-After") != "" {
+		t.Errorf("beyond maxWorkspaces: %d, Retry-After %q, want 429 without it", res.StatusCode, res.Header.Get("Retry-After"))
+	}
+	for _, path := range []string{"/v2/sandboxes", "/v1/version"} {
+		res := send(m.blue, http.MethodGet, path)
+		for range 20 {
+			if res.StatusCode == http.StatusTooManyRequests {
+				break
+			}
+			res = send(m.blue, http.MethodGet, path)
+		}
+		if res.StatusCode != http.StatusTooManyRequests || res.Header.Get("Retry-After") != "1" {
+			t.Errorf("GET %s beyond requestsPerSecond: %d, Retry-After %q, want 429 and 1", path, res.StatusCode, res.Header.Get("Retry-After"))
+		}
+	}
+}
+
 // TestMaxConnections: streams count until they end. What ends something is accepted.
 func TestMaxConnections(t *testing.T) {
 	m := newTeam(t, "tenants: {red: {maxConnections: 2}}\n")

@@ -173,6 +173,9 @@ func (a *command) printEvent(e event.Event) error {
 			fields = append(fields, k+"="+fieldText(v))
 		}
 	}
+	if e.Tenant != "" {
+		fields = append(fields, "tenant="+fieldText(e.Tenant))
+	}
 	slices.Sort(fields)
 	_, err := fmt.Fprintf(a.Out, "%s %s %s %s\n", e.Time.UTC().Format("2006-01-02T15:04:05.000Z"), orDash(e.Workspace), e.Kind, strings.Join(fields, " "))
 	return err

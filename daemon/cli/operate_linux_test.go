@@ -292,7 +292,11 @@ func TestTraceReachesTheProcess(t *testing.T) {
 	}
 }
 
-var metricName = regexp.MustCompile(`\b(croft|workspace)_[a-z_]+`)
+var (
+	metricName   = regexp.MustCompile(`\b(croft|workspace)_[a-z_]+`)
+	metricLabels = regexp.MustCompile(`\b((?:croft|workspace)_[a-z_]+)\{([^}]*)\}`)
+	labelName    = regexp.MustCompile(`([a-z_]+)(?:=|!=|=~|!~)"`)
+)
 
 // TestDocumentedMetricsExist compares the metrics that the documentation, the dashboard and
 // the alerts name with those of a server that has worked.
@@ -303,6 +307,12 @@ func TestDocumentedMetricsExist(t *testing.T) {
 	page := s.text("GET", "/metrics", "")
 	s.stop()
 	served, helped := map[string]bool{}, map[string]bool{}
+	labels := map[string]bool{} // by NAME LABEL
+	for _, m := range metricLabels.FindAllStringSubmatch(page, -1) {
+		for _, label := range labelName.FindAllStringSubmatch(m[2], -1) {
+			labels[m[1]+" "+label[1]] = true
+		}
+	}
 	for line := range strings.Lines(page) {
 		if name := metricName.FindString(line); strings.HasPrefix(line, "# TYPE "+name) && name != "" {
 			helped[name] = true
@@ -332,6 +342,13 @@ func TestDocumentedMetricsExist(t *testing.T) {
 			}
 			named[name] = named[name] || strings.HasSuffix(file, "operate.md")
 		}
+		for _, m := range metricLabels.FindAllStringSubmatch(string(text), -1) {
+			for _, label := range labelName.FindAllStringSubmatch(m[2], -1) {
+				if !labels[m[1]+" "+label[1]] && !onDemand[m[1]] {
+					t.Errorf("%s names the label %s of %s, which /metrics does not have", file, label[1], m[1])
+				}
+			}
+		}
 	}
 	for name := range helped {
 		if !named[name] {
@@ -342,6 +359,52 @@ func TestDocumentedMetricsExist(t *testing.T) {
 
 // onDemand are metrics that appear with the first event that they count.
 var onDemand = map[string]bool{"croft_collected_total": true, "workspace_ended_total": true, "croft_replica_forwarded_total": true}
+
+// TestJSONLog: with --log-format json standard error has nothing but JSON, notes included.
+func TestJSONLog(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	cmd := croft(t, data, "up", "--addr", "127.0.0.1:0", "--log-format", "json")
+	cmd.Dir = t.TempDir()
+	if err := os.WriteFile(filepath.Join(cmd.Dir, "croft.yaml"), []byte("version: 1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	send := func(s syscall.Signal) {
+		t.Helper()
+		if err := cmd.Process.Signal(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for lines := bufio.NewScanner(out); lines.Scan() && !strings.HasPrefix(lines.Text(), "Press Ctrl-C"); { // then it serves
+	}
+	send(syscall.SIGHUP)
+	var got []string
+	for lines := bufio.NewScanner(log); lines.Scan(); {
+		var record struct{ Level, Msg string }
+		if err := json.Unmarshal(lines.Bytes(), &record); err != nil || record.Level != "INFO" {
+			t.Errorf("the line %s: %v", lines.Bytes(), err)
+		}
+		if got = append(got, record.Msg); record.Msg == "reload: done" {
+			send(syscall.SIGTERM)
+		}
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	if want := []string{"the croft.yaml in this directory is not read; name it with --config to use it", "reload: done", "stopped"}; !slices.Equal(got, want) {
+		t.Errorf("the log has %q, want %q", got, want)
+	}
+}
 
 // TestHangup sends SIGHUP to a server: quotas, policies and keys are read again, and a file
 // with a mistake changes nothing.

@@ -42,11 +42,13 @@ func (a *command) printRemoved(name string) error {
 }
 
 // note prints a line to standard error, except with --json, where standard error has
-// only an error as JSON.
+// only an error as JSON. Beside a log in JSON it is a record.
 func (a *command) note(format string, args ...any) {
 	text := fmt.Sprintf(format+"\n", args...)
 	switch {
 	case a.json:
+	case a.notes != nil:
+		a.notes.Info(strings.TrimPrefix(strings.TrimSuffix(text, "\n"), "croft: "))
 	case a.view != nil:
 		a.view.Print(text)
 	default:

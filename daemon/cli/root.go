@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"runtime/debug"
@@ -114,7 +115,8 @@ type command struct {
 	resolved *config.Config // cache of settings
 	system   *app.System    // the open data directory, without --server
 
-	view *live.View // the line of progress that is shown now
+	view  *live.View   // the line of progress that is shown now
+	notes *slog.Logger // takes the notes of a server whose log is in JSON; nil otherwise
 
 	named map[string]string // ids of workspaces to the names that the user gave
 

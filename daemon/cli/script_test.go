@@ -167,8 +167,8 @@ func announced(ts *testscript.TestScript, done chan error) (url, token string) {
 			switch f := strings.Fields(line); {
 			case len(f) >= 2 && f[0] == "url":
 				url = f[1]
-			case len(f) >= 2 && f[0] == "token":
-				token = f[1]
+			case strings.HasPrefix(line, "  token  stored in "):
+				token = strings.TrimSpace(ts.ReadFile(f[len(f)-1]))
 			}
 		}
 		if strings.Contains(text, "Ctrl-C") {

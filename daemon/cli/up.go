@@ -87,13 +87,13 @@ func (a *command) runUp(ctx context.Context, opts upOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	a.noteIgnoredConfig(settings)
-	if opts.addr == "" {
-		opts.addr = settings.Server.Addr
-	}
 	log, err := a.serverLogger(settings.Server.Log, opts.log)
 	if err != nil {
 		return err
+	}
+	a.noteIgnoredConfig(settings)
+	if opts.addr == "" {
+		opts.addr = settings.Server.Addr
 	}
 	cert, err := loadCertificate(settings.Server.TLS, opts.tls, log)
 	if err != nil {
@@ -170,6 +170,7 @@ func (a *command) serverLogger(settings, flags config.Log) (*slog.Logger, error)
 		return nil, fmt.Errorf("log level %q: %w: %w", name, fault.InvalidArgument, err)
 	}
 	if format == "json" {
+		a.notes = slog.New(slog.NewJSONHandler(a.Err, nil)) // whatever the level: they are few
 		return slog.New(slog.NewJSONHandler(a.Err, &slog.HandlerOptions{Level: level})), nil
 	}
 	return a.newLogger(level), nil
@@ -279,7 +280,10 @@ func (a *command) printServing(ctx context.Context, sys *app.System, addr net.Ad
 	token, key := "as given by --token or CROFT_TOKEN", `"$CROFT_TOKEN"`
 	if a.givenToken() == "" {
 		out.Token, out.TokenFile = sys.Token, sys.TokenPath()
-		token = fmt.Sprintf("%s (stored in %s)", sys.Token, sys.TokenPath())
+		token = "stored in " + sys.TokenPath()
+		if _, ok := terminalFile(a.Out); ok { // else the output is perhaps a log, which others read
+			token = fmt.Sprintf("%s (%s)", sys.Token, token)
+		}
 		key = "$(cat " + shellQuote(sys.TokenPath()) + ")"
 	}
 	name, err := freeName(ctx, sys)

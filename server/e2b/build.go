@@ -74,7 +74,7 @@ func (s *Server) requestBuild(r *http.Request) (answer, error) {
 	if err := s.templates.save(one); err != nil {
 		return answer{}, err
 	}
-	return answer{status: http.StatusAccepted, body: map[string]any{
+	return answer{status: http.StatusAccepted, target: one.ID, body: map[string]any{
 		"templateID": one.ID, "buildID": b.ID, "aliases": one.names(), "names": one.names(), "tags": tags, "public": false,
 	}}, nil
 }

@@ -91,9 +91,9 @@ func (c *networkConfig) check() error {
 	}
 	switch {
 	case given(c.EgressProxy):
-		return unsupported("network.egressProxy", "sandboxes reach the network through this server's own proxy")
+		return unsupported("network.egressProxy", "sandboxes reach the network through this server's own proxy; the operator can set another one behind it (network.proxy of croft.yaml)")
 	case len(c.HTTPSPorts) > 0:
-		return unsupported("network.httpsPorts", "this server connects to programs in a sandbox without TLS")
+		return unsupported("network.httpsPorts", "this server connects to programs in a sandbox without TLS; let the program listen for plain HTTP")
 	case strings.ContainsAny(c.MaskRequestHost, "\r\n\x00 "):
 		return fmt.Errorf("network.maskRequestHost: %w: it is a host, such as localhost:${PORT}", fault.InvalidArgument)
 	}

@@ -232,6 +232,7 @@ type answer struct {
 	status int
 	body   any // nil is no body
 	next   string
+	target string // id of what the call made, for its audit event
 }
 
 type handler func(r *http.Request) (answer, error)
@@ -274,7 +275,8 @@ func (s *Server) audit(r *http.Request, pattern string, a answer, err error) {
 	if !driver.ValidID(box) {
 		box = ""
 	}
-	httpguard.Audit(r.Context(), s.cfg.Audit, httpguard.Call{Method: r.Method, Route: cmp.Or(route, pattern), Target: r.PathValue("template"), Workspace: box, Status: status})
+	target := cmp.Or(a.target, r.PathValue("template"), r.PathValue("volume"), r.PathValue("secret"))
+	httpguard.Audit(r.Context(), s.cfg.Audit, httpguard.Call{Method: r.Method, Route: cmp.Or(route, pattern), Target: target, Workspace: box, Status: status})
 }
 
 // auditToken names the route, and emits the event, of a call whose URL or header has a token for
@@ -347,7 +349,7 @@ func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
 	if p.Code == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
-	if p.Code == http.StatusTooManyRequests {
+	if auth.IsRate(err) { // the SDK repeats the request, which is of no use where a quota is full
 		w.Header().Set("Retry-After", "1")
 	}
 	writeJSON(w, p.Code, p)

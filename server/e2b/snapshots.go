@@ -1,8 +1,11 @@
 package e2b
 
 import (
+	"context"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/croft-run/croft/fault"
@@ -50,28 +53,41 @@ func (s *Server) createSnapshot(r *http.Request) (answer, error) {
 		ID: newBuildID(), Status: ready, Created: now, Updated: now, Finished: now,
 		result: result{Snapshot: info.ID, Env: box.Spec.Policy.Env, Workdir: box.Workdir, StartCmd: box.StartCmd, ReadyCmd: box.ReadyCmd},
 	}
+	one, err := s.storeSnapshot(r.Context(), box, name, tag, b)
+	if err != nil {
+		ctx, cancel := cleanup(r.Context())
+		defer cancel()
+		s.deleteBuild(ctx, name, b) // nothing names it
+		return answer{}, err
+	}
+	return answer{status: http.StatusCreated, body: one, target: one.SnapshotID}, nil
+}
+
+// storeSnapshot stores a snapshot of a sandbox under a name, or without one if it is "".
+func (s *Server) storeSnapshot(ctx context.Context, box sandbox, name, tag string, b *build) (snapshotAnswer, error) {
 	s.templates.mu.Lock()
 	defer s.templates.mu.Unlock()
 	var one *storedTemplate
-	if in.Name != "" {
-		one = s.templates.locate(r.Context(), name)
+	if name != "" {
+		one = s.templates.locate(ctx, name)
 	}
 	if one != nil && one.Tenant == box.Tenant && one.Sandbox == "" {
-		return answer{}, fmt.Errorf("snapshot %s: %w: a template has this name", name, fault.AlreadyExists)
+		return snapshotAnswer{}, fmt.Errorf("snapshot %s: %w: a template has this name", name, fault.AlreadyExists)
 	}
 	if one == nil || one.Tenant != box.Tenant {
-		one = &storedTemplate{ID: driver.NewID(), Tenant: box.Tenant, Name: name, Created: now}
+		one = &storedTemplate{ID: driver.NewID(), Tenant: box.Tenant, Name: name, Created: b.Created}
+	} else { // the present one stays if it can't be stored
+		next := *one
+		next.Builds, next.Tags = slices.Clone(one.Builds), maps.Clone(one.Tags)
+		one = &next
 	}
-	if err := s.makeRoom(r.Context(), one); err != nil {
-		return answer{}, err
+	if err := s.makeRoom(ctx, one); err != nil {
+		return snapshotAnswer{}, err
 	}
 	one.Sandbox = box.ID
 	one.Builds = append(one.Builds, b)
 	one.setTags(b.ID, []string{tag})
-	if err := s.templates.save(one); err != nil {
-		return answer{}, err
-	}
-	return answer{status: http.StatusCreated, body: snapshotAnswer{one.ID, one.names()}}, nil
+	return snapshotAnswer{one.ID, one.names()}, s.templates.save(one)
 }
 
 func (s *Server) listSnapshots(r *http.Request) (answer, error) {

@@ -154,7 +154,7 @@ func (s *Server) createVolume(r *http.Request) (answer, error) {
 	if err := s.volumes.save(); err != nil {
 		return answer{}, err
 	}
-	return answer{status: http.StatusCreated, body: s.describeVolume(one)}, nil
+	return answer{status: http.StatusCreated, body: s.describeVolume(one), target: one.ID}, nil
 }
 
 func (s *Server) listVolumes(r *http.Request) (answer, error) {

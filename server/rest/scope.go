@@ -90,7 +90,7 @@ func (s *Server) auditCall(r *http.Request, pattern, target string, status int) 
 	method, route, _ := strings.Cut(pattern, " ")
 	values := pathValues(route, r.URL.Path)
 	call := httpguard.Call{Method: method, Route: route, Target: target, Status: status}
-	for _, name := range []string{"snapshot", "template", "key", "share", "run", "sid", "context", "id"} {
+	for _, name := range []string{"snapshot", "template", "key", "share", "run", "node", "sid", "context", "id"} {
 		call.Target = cmp.Or(call.Target, values[name])
 	}
 	if id := cmp.Or(values["id"], target); driver.ValidID(id) {
