@@ -58,6 +58,7 @@ type Start struct {
 	Argv     []string
 	Args     []string // of the agent, before those of the user
 	Env      map[string]string
+	AgentEnv map[string]string // of the agent alone
 	Path     []string          // directories before those of PATH
 	ReadOnly []string          // directories of the host that are shown, at their own paths
 	Home     map[string][]byte // files of the home inside
@@ -139,6 +140,7 @@ func (s *Start) addAgent(a *Agent, u User) error {
 	args := s.Words
 	if s.NoAsk {
 		args = slices.Concat(a.NoAsk, args)
+		s.AgentEnv = a.NoAskEnv
 	}
 	s.Argv = slices.Concat([]string{program}, s.Args, args)
 	return nil

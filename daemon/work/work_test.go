@@ -77,6 +77,10 @@ func TestLogins(t *testing.T) {
 			map[string]string{"llm.test": "my_key"}, ""},
 		{"opencode, login", "opencode", nil, map[string]string{".local/share/opencode/auth.json": fmt.Sprintf(`{"anthropic":{"type":"oauth","access":%q,"refresh":"planted-refresh-3","expires":%d},"odd":{"type":"api","key":"planted-odd"}}`, secret, later.UnixMilli())},
 			map[string]string{"api.anthropic.com": "opencode_anthropic"}, ".local/share/opencode/auth.json"},
+		{"opencode, own providers, with comments", "opencode", []string{"MY_KEY=" + secret}, map[string]string{
+			".config/opencode/opencode.json":  "{\n  // mine\n  \"provider\": {\"a\": {\"options\": {\"baseURL\": \"https://llm.test/v1\", \"apiKey\": \"{env:MY_KEY}\"}}},\n}\n",
+			".config/opencode/opencode.jsonc": "{\"provider\": {\"b\": {\"options\": {\"baseURL\": \"https://other.test/v1\", \"apiKey\": \"{env:MY_KEY}\"}}} /* and */}\n"},
+			map[string]string{"llm.test": "my_key", "other.test": "my_key"}, ""},
 		{"opencode, two keys", "opencode", []string{"OPENAI_API_KEY=" + secret, "ANTHROPIC_API_KEY=" + secret + "b"}, nil,
 			map[string]string{"api.anthropic.com": "anthropic_api_key", "api.openai.com": "openai_api_key"}, ""},
 		{"gemini, login", "gemini", nil, map[string]string{".gemini/oauth_creds.json": fmt.Sprintf(`{"access_token":%q,"refresh_token":"planted-refresh-4","expiry_date":%d}`, secret, later.UnixMilli())},
@@ -147,6 +151,24 @@ func TestLogins(t *testing.T) {
 				t.Errorf("labels %v start it again with %+v", spec.Labels, again)
 			}
 		})
+	}
+}
+
+// TestNoAsk: each agent has arguments or variables with which it asks for no permissions.
+func TestNoAsk(t *testing.T) {
+	u, p := user(t)
+	for _, a := range Agents {
+		asks, err := New(Options{Project: p, Agent: a}, u)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := New(Options{Project: p, Agent: a, NoAsk: true}, u)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(asks.AgentEnv) > 0 || len(s.AgentEnv)+len(s.Argv) <= len(asks.Argv) {
+			t.Errorf("%s: %q %q, with NoAsk %q %q", a.Name, asks.AgentEnv, asks.Argv, s.AgentEnv, s.Argv)
+		}
 	}
 }
 
