@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 // planted is part of every token in a home, and of nothing else.
@@ -55,6 +57,12 @@ func (p *hostProject) toolchainHome() string {
 		".sdkman/candidates/maven/3.9.9/conf/settings.xml": planted, ".cache/ccache/ccache.conf": planted, "go/pkg/mod/cache/vcs/abc/config": planted,
 		".local/share/uv/credentials/credentials.toml": planted, ".rustup/.netrc": planted, "sdk/go1.99.0/.netrc": planted, ".volta/hooks.json": planted,
 		".config/mise/config.toml": planted, ".sdkman/etc/config": planted, ".bash_history": planted,
+		".aws/credentials": planted, ".config/gh/hosts.yml": planted, ".git-credentials": planted, ".kube/config": planted, ".config/gcloud/application_default_credentials.json": planted,
+		".azure/msal_token_cache.json": planted, ".yarnrc.yml": planted, ".gem/credentials": planted, ".composer/auth.json": planted, ".terraform.d/credentials.tfrc.json": planted,
+		".config/containers/auth.json": planted, ".gnupg/private-keys-v1.d/key": planted, ".local/share/keyrings/login.keyring": planted, ".pgpass": planted, ".vault-token": planted,
+		// An agent, installed by the npm of nvm.
+		".nvm/versions/node/v20.11.1/lib/node_modules/@anthropic-ai/claude-code/cli.js": "#!/usr/bin/env node\nrequire('child_process').execFileSync('sh', ['-c', process.argv[2]], {stdio: 'inherit'})\n",
+		".nvm/versions/node/v20.11.1/lib/node_modules/@anthropic-ai/claude-code/.npmrc": planted,
 	} {
 		put(p.t, "", home, map[string]string{name: content})
 		if strings.HasPrefix(content, "#!") {
@@ -66,12 +74,16 @@ func (p *hostProject) toolchainHome() string {
 	if err := os.Symlink("3.9.9", filepath.Join(home, ".sdkman/candidates/maven/current")); err != nil {
 		p.t.Fatal(err)
 	}
+	if err := os.Symlink("../lib/node_modules/@anthropic-ai/claude-code/cli.js", filepath.Join(home, ".nvm/versions/node/v20.11.1/bin/claude")); err != nil {
+		p.t.Fatal(err)
+	}
 	put(p.t, "", p.dir, map[string]string{".nvmrc": "20\n"})
 	if err := chownAll(home, p.uid); err != nil {
 		p.t.Fatal(err)
 	}
-	// Only what is of the system: the tools are those of the home.
-	p.setEnv("PATH", "/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin")
+	// Only what is of the system, and an agent: the tools are those of the home.
+	p.setEnv("PATH", home+"/.nvm/versions/node/v20.11.1/bin:/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin")
+	p.setEnv("ANTHROPIC_API_KEY", planted)
 	return home
 }
 
@@ -172,19 +184,20 @@ end
 		env := "H=" + home
 		p.must("ws", "open", "web", "--template", p.dir, "--toolchain", "auto")
 		for name, args := range map[string][]string{
-			"run":               {"run", "--env", env, "--toolchain", "auto", "--rw", p.dir, "--", "sh", "-c", useToolchains},
-			"run --template":    {"run", "--env", env, "--toolchain", "auto", "--template", p.dir, "--", "sh", "-c", useToolchains},
-			"ws open":           {"ws", "exec", "web", "--env", env, "--", "sh", "-c", useToolchains},
-			"tool (as for mcp)": {"tool", "Bash", "--env", env, "--toolchain", "auto", "--json", fmt.Sprintf(`{"command":%q}`, useToolchains)},
+			"run":             {"run", "--env", env, "--toolchain", "auto", "--rw", p.dir, "--", "sh", "-c", useToolchains},
+			"run --template":  {"run", "--env", env, "--toolchain", "auto", "--template", p.dir, "--", "sh", "-c", useToolchains},
+			"ws open":         {"ws", "exec", "web", "--env", env, "--", "sh", "-c", useToolchains},
+			"work":            {"work", "--env", env, "--", "sh", "-c", useToolchains},
+			"work claude":     {"work", "--env", env, "claude", "--", useToolchains},
+			"work --in-place": {"work", "--in-place", "--env", env, "--", "sh", "-c", useToolchains},
 		} {
 			out, status := p.run(p.croft, args...)
-			if name == "tool (as for mcp)" {
-				if !strings.Contains(out, `node tool of nvm\n`) || strings.Contains(out, "wrote to") || strings.Contains(out, "PLANTED") || strings.Contains(out, home+"/.m2") {
-					t.Errorf("%s: exit %d:\n%s", name, status, out)
-				}
-			} else if out != want || status != 0 {
+			if got := notNotes(out); got != want || status != 0 {
 				t.Errorf("%s: exit %d, got:\n%s\nwant:\n%s", name, status, out, want)
 			}
+		}
+		if got := notNotes(p.callBash("export H="+home+"\n"+useToolchains, "--toolchain", "auto")); !strings.HasPrefix(got, want) {
+			t.Errorf("mcp: got:\n%s\nwant:\n%s", got, want)
 		}
 		sameTree(t, before, digestTree(t, home))
 		// The layer lives as long as the workspace.
@@ -196,6 +209,33 @@ end
 		}
 		p.must("ws", "rm", "web")
 	})
+}
+
+// notNotes returns output without the lines of croft itself.
+func notNotes(out string) string {
+	lines := slices.DeleteFunc(strings.SplitAfter(out, "\n"), func(line string) bool { return strings.HasPrefix(line, "croft: ") })
+	return strings.Join(lines, "")
+}
+
+// callBash starts croft mcp with flags in the project, and returns the output of a command
+// by its tool Bash.
+func (p *hostProject) callBash(command string, flags ...string) string {
+	p.t.Helper()
+	cmd := exec.Command(p.croft, append([]string{"mcp"}, flags...)...)
+	cmd.Dir, cmd.Env = p.dir, p.env
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(p.uid), Gid: uint32(p.uid)}}
+	s, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(p.t.Context(), &mcp.CommandTransport{Command: cmd, TerminateDuration: patience}, nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	res, err := s.CallTool(p.t.Context(), &mcp.CallToolParams{Name: "Bash", Arguments: map[string]any{"command": command}})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		p.t.Errorf("croft mcp: %v", err)
+	}
+	return res.Content[0].(*mcp.TextContent).Text
 }
 
 // TestToolchainFlags: --ro and --rw are alike with and without a template.

@@ -45,6 +45,11 @@ type workAgent struct {
 	again  []string // arguments when it continues
 }
 
+// searchKey searches for the key wherever programs inside may have it. It finds the placeholder
+// of the key where the key would be. Agents ask before such a command, unless --yolo.
+const searchKey = `grep -rs --exclude-dir=node_modules planted[-]key-0 /home /root /tmp /var /run /etc /workspace . /proc/*/environ /proc/*/cmdline
+cat /proc/*/environ 2> /dev/null | grep -aq croft[-]secret: && printf 'searched: ' && expr 6 '*' 7`
+
 const workPrompt = "Make the test pass."
 
 // workTime is after how long an agent is taken for one that hangs.
@@ -116,7 +121,7 @@ func (a workAgent) works(t *testing.T, croft, name string) {
 	model := &keyModel{header: a.secret, Model: scripted.Model{Last: "All is done now.", Steps: []scripted.Step{
 		step("curl -sS -m 10 http://refused.test/; sed -i s/wrong/right/ answer.txt; echo made > made.txt"),
 		step("sh test.sh"),
-		step("grep -rs planted[-]key-0 /home /proc/*/environ /tmp . ; echo searched"),
+		step(searchKey),
 	}}}
 	base, roots := serveTLS(t, model)
 	env := append([]string{"HOME=" + home, "PATH=" + croft + ":" + filepath.Dir(bin) + ":" + os.Getenv("PATH"), "LANG=C.UTF-8", "TERM=xterm-256color",
@@ -144,7 +149,7 @@ func (a workAgent) works(t *testing.T, croft, name string) {
 		saveFailure(t, name, []byte(term.Text()), &model.Model)
 		return
 	}
-	for i, want := range []string{"", "passed", "searched"} {
+	for i, want := range []string{"", "passed", "searched: 42"} {
 		if got := model.Results()[i]; !strings.Contains(got, want) || strings.Contains(got, workKey) {
 			t.Errorf("step %d: %q, want %q", i, got, want)
 		}

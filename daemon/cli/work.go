@@ -358,7 +358,7 @@ func (a *command) prepareWork(ctx context.Context, ws *workspace.Workspace, star
 			return driver.Command{}, err
 		}
 	}
-	return driver.Command{Argv: start.Argv, Labels: map[string]string{agentLabel: "true"}}, nil
+	return driver.Command{Argv: start.Argv, Env: start.AgentEnv, Labels: map[string]string{agentLabel: "true"}}, nil
 }
 
 // jobControl runs a command as the job of a shell, so that ctrl-z does not leave a stopped

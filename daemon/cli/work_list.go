@@ -175,7 +175,8 @@ func (a *command) workAttach(ctx context.Context, opts workAttachOptions, args [
 		if err != nil || session != "" {
 			return err
 		}
-		agent := work.FindAgent(w.Labels[work.AgentLabel])
+		opts.start = opts.start.Again(w.Labels)
+		agent := opts.start.Agent
 		if agent == nil {
 			return fmt.Errorf("work %s: %w: its command has ended; croft work shell %s opens a shell in it", w.Name, fault.WrongState, w.Name)
 		}
@@ -183,7 +184,6 @@ func (a *command) workAttach(ctx context.Context, opts workAttachOptions, args [
 		if err != nil {
 			return err
 		}
-		opts.start.Agent = agent
 		if opts.start.Project, err = work.FindProject(dir, e.user.Home); err != nil {
 			return err
 		}

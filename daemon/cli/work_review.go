@@ -309,15 +309,28 @@ func (r *reviewer) runTests(ctx context.Context, w io.Writer) (outcome string, e
 			return err
 		}
 		outcome, err = r.a.testFork(ctx, c, r.w.ID, client.ForkOptions{Snapshot: origin, CrossSession: true}, r.test, func(id string) error {
-			out, err := decodeAnswer[history.Applied](c.Apply(ctx, id, client.ApplyOptions{Source: r.w.ID, Paths: paths, Hunks: hunks, AllowAutorun: true}))
-			if err == nil && len(out.Conflicts) > 0 {
-				err = fmt.Errorf("test: %w: %s", fault.Conflict, out.Conflicts[0].Reason)
-			}
-			return err
+			return r.applyTo(ctx, id, paths, hunks)
 		}, cleanWriter{w})
 		return err
 	})
 	return outcome, err
+}
+
+// applyTo applies changes, as they were shown, to a fork of the work.
+func (r *reviewer) applyTo(ctx context.Context, fork string, paths []string, hunks map[string][]int) error {
+	source, err := r.a.system.Registry.Acquire(ctx, r.w.ID)
+	if err != nil {
+		return err
+	}
+	target, err := r.a.system.Registry.Acquire(ctx, fork)
+	if err != nil {
+		return err
+	}
+	out, err := history.Apply(ctx, source, target, &history.ApplyOptions{To: r.opts.to, MergeOptions: snapshot.MergeOptions{Only: paths, Hunks: hunks, Autorun: true}})
+	if err == nil && len(out.Conflicts) > 0 {
+		err = fmt.Errorf("test: %w: %s", fault.Conflict, out.Conflicts[0].Reason)
+	}
+	return err
 }
 
 // A cleanWriter writes text without control sequences of terminals.

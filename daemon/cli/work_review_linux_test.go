@@ -199,23 +199,25 @@ func TestReviewScreenIsRestored(t *testing.T) {
 }
 
 // TestAttackWorkChangesDuringReview changes files of a work, and adds one to a directory of
-// which all was taken, between the review and the apply: what was shown is applied.
+// which all was taken, between the review and the apply: what was shown is tested and applied.
 func TestAttackWorkChangesDuringReview(t *testing.T) {
-	testenv.ReportAttack(t, "a work that changes files while they are reviewed", "", testenv.Prevented, "what was shown is applied")
+	testenv.ReportAttack(t, "a work that changes files while they are reviewed", "", testenv.Prevented, "what was shown is tested and applied")
 	dir, in := workProject(t)
 	if err := os.WriteFile(filepath.Join(dir, "numbers"), []byte("1\n2\n3\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	agent := onTTY(t, in("work", "--", "sh", "-c", "sed -i s/2/two/ numbers; mkdir new; echo shown > new/file; echo ready; read -r _; sed -i s/two/evil/ numbers; echo evil > new/file; echo evil > new/unseen; echo done; read -r _"))
 	agent.Shows("ready")
-	review := onTTY(t, in("work", "review"))
+	review := onTTY(t, in("work", "review", "--test", "grep two numbers && grep shown new/file && ! ls new/unseen"))
 	review.Cmd.Env = append(review.Cmd.Env, "TERM=xterm")
 	review.Shows("q finish")
 	review.Types("A")
 	review.Shows("2 of 2")
 	agent.Types("\r")
 	agent.Shows("done")
-	review.Types("qy")
+	review.Types("t")
+	review.Shows("tests: passed")
+	review.Types("xqy")
 	if err := review.Ends(); err != nil {
 		t.Errorf("review: %v\n%s", err, review.Text())
 	}

@@ -6,9 +6,12 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/pelletier/go-toml/v2"
+	"github.com/tailscale/hujson"
 
+	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/lazyregexp"
 )
 
@@ -24,6 +27,7 @@ type Agent struct {
 	Prefixes []string          // of further variables that are passed on, except secrets
 	Env      map[string]string // that it always has
 	NoAsk    []string          // arguments with which it asks for no permissions
+	NoAskEnv map[string]string // variables with which it asks for no permissions
 	Continue []string          // arguments with which it continues its last conversation
 
 	Files []string // of the user's home that are copied, if they have no secret in them
@@ -56,8 +60,10 @@ var Agents = []*Agent{
 		Name: "opencode", Program: "opencode", Install: "npm install -g opencode-ai",
 		Keys:  []string{"ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY"},
 		Env:   map[string]string{"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1", "OPENCODE_DISABLE_LSP_DOWNLOAD": "1"},
-		Files: []string{".config/opencode/opencode.json", ".config/opencode/AGENTS.md"}, Prefixes: []string{"OPENCODE_"}, Continue: []string{"--continue"},
-		Login: opencodeLogin, moreKeys: opencodeKeys, prepare: prepareOpencode,
+		Files: append([]string{".config/opencode/AGENTS.md"}, opencodeSettings...), Prefixes: []string{"OPENCODE_"}, Continue: []string{"--continue"},
+		// It is merged with the permissions of all settings, kind by kind.
+		NoAskEnv: map[string]string{"OPENCODE_PERMISSION": `{"*":"allow","bash":"allow","edit":"allow","read":"allow","task":"allow","webfetch":"allow","external_directory":"allow","doom_loop":"allow"}`},
+		Login:    opencodeLogin, moreKeys: opencodeKeys, prepare: prepareOpencode,
 	},
 	{
 		Name: "gemini", Program: "gemini", Install: "npm install -g @google/gemini-cli", Hosts: []string{"generativelanguage.googleapis.com"},
@@ -145,7 +151,7 @@ func prepareCodex(s *Start, u User) error {
 	const file = codexSettings
 	var c codexConfig
 	if err := toml.Unmarshal(s.Home[file], &c); err != nil {
-		return fmt.Errorf("work: codex: ~/%s: %w", file, err)
+		return fmt.Errorf("work: codex: ~/%s: %w: %w", file, fault.InvalidArgument, err)
 	}
 	s.Args = append(s.Args, "-c", `sandbox_mode="danger-full-access"`)
 	if _, ok := c.Projects[s.Dir]; !ok {
@@ -167,15 +173,24 @@ func prepareCodex(s *Start, u User) error {
 	return nil
 }
 
-// opencodeSettings is the settings file of opencode.
-const opencodeSettings = ".config/opencode/opencode.json"
+// opencodeSettings are the settings files of opencode, which may have comments.
+var opencodeSettings = []string{".config/opencode/opencode.json", ".config/opencode/opencode.jsonc"}
 
 // opencodeKeys returns the variables that the settings of opencode name for keys.
 func opencodeKeys(u User) []string {
-	data, err := os.ReadFile(u.userFile(opencodeSettings))
-	if err != nil {
-		return nil
+	var names []string
+	for _, file := range opencodeSettings {
+		data, err := os.ReadFile(u.userFile(file))
+		if err != nil {
+			continue
+		}
+		names = Add(names, envReferences(data)...)
 	}
+	return names
+}
+
+// envReferences returns the variables that a settings file of opencode refers to.
+func envReferences(data []byte) []string {
 	var names []string
 	for _, m := range envReference.FindAllSubmatch(data, -1) {
 		names = append(names, string(m[1]))
@@ -187,22 +202,29 @@ var envReference = lazyregexp.New(`\{env:([A-Za-z_][A-Za-z0-9_]*)\}`)
 
 // prepareOpencode allows the hosts of the providers in its settings, and hides their keys.
 func prepareOpencode(s *Start, u User) error {
-	const file = opencodeSettings
-	if s.Home[file] == nil {
-		return nil
-	}
-	var settings map[string]any
-	if err := json.Unmarshal(s.Home[file], &settings); err != nil {
-		return fmt.Errorf("work: opencode: ~/%s: %w", file, err)
-	}
-	providers, _ := settings["provider"].(map[string]any)
-	for _, p := range providers {
-		options, _ := object(p, "options")
-		if base, ok := options["baseURL"].(string); ok {
-			s.addModel(base)
+	var keys []string
+	for _, file := range opencodeSettings {
+		if s.Home[file] == nil {
+			continue
+		}
+		keys = Add(keys, envReferences(s.Home[file])...)
+		var settings map[string]any
+		text, err := hujson.Standardize(slices.Clone(s.Home[file]))
+		if err == nil {
+			err = json.Unmarshal(text, &settings)
+		}
+		if err != nil {
+			return fmt.Errorf("work: opencode: ~/%s: %w: %w", file, fault.InvalidArgument, err)
+		}
+		providers, _ := settings["provider"].(map[string]any)
+		for _, p := range providers {
+			options, _ := object(p, "options")
+			if base, ok := options["baseURL"].(string); ok {
+				s.addModel(base)
+			}
 		}
 	}
-	for _, name := range opencodeKeys(u) {
+	for _, name := range keys {
 		s.addKey(name, u)
 	}
 	return nil

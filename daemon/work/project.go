@@ -26,6 +26,7 @@ import (
 const (
 	ProjectLabel = "croft.work"       // Project.Key
 	AgentLabel   = "croft.work.agent" // name of the agent, or of the program of a command
+	LoginLabel   = "croft.work.login" // "shared" if the login itself is inside
 )
 
 // A Project is a directory that agents work on.
@@ -58,6 +59,9 @@ func FindProject(dir, home string) (Project, error) {
 			}
 			break
 		}
+		if isGitDir(at) {
+			return p, fmt.Errorf("work: directory %s: %w: %s is a bare repository, which has no files to work on; clone it, and change to the clone", abs, fault.InvalidArgument, at)
+		}
 		if at == filepath.Dir(at) {
 			break
 		}
@@ -69,6 +73,20 @@ func FindProject(dir, home string) (Project, error) {
 		return p, fmt.Errorf("work: directory %q: %w: its path is not valid UTF-8; rename it", p.Dir, fault.InvalidArgument)
 	}
 	return p, nil
+}
+
+// isGitDir reports whether a directory is that of a git repository, other than the .git of a
+// work tree.
+func isGitDir(dir string) bool {
+	if filepath.Base(dir) == ".git" {
+		return false
+	}
+	for _, name := range []string{"HEAD", "objects", "refs"} {
+		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.IsDir() != (name != "HEAD") {
+			return false
+		}
+	}
+	return true
 }
 
 // Key identifies the project in labels and file names.

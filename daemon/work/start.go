@@ -58,6 +58,7 @@ type Start struct {
 	Argv     []string
 	Args     []string // of the agent, before those of the user
 	Env      map[string]string
+	AgentEnv map[string]string // of the agent alone
 	Path     []string          // directories before those of PATH
 	ReadOnly []string          // directories of the host that are shown, at their own paths
 	Home     map[string][]byte // files of the home inside
@@ -65,6 +66,7 @@ type Start struct {
 
 	models []modelHost
 	creds  []credential
+	login  bool // a key or token of the agent was found
 }
 
 // A modelHost is where a model is served, as host or host:port.
@@ -128,7 +130,7 @@ func (s *Start) addAgent(a *Agent, u User) error {
 			return err
 		}
 	}
-	if len(s.creds) == 0 && len(a.Hosts) > 0 && u.Env(a.Base) == "" {
+	if !s.login && len(a.Hosts) > 0 && u.Env(a.Base) == "" {
 		file := ""
 		if a.Login != nil {
 			file = ", and there is no file ~/" + a.Login.File
@@ -138,6 +140,7 @@ func (s *Start) addAgent(a *Agent, u User) error {
 	args := s.Words
 	if s.NoAsk {
 		args = slices.Concat(a.NoAsk, args)
+		s.AgentEnv = a.NoAskEnv
 	}
 	s.Argv = slices.Concat([]string{program}, s.Args, args)
 	return nil
@@ -173,6 +176,7 @@ func (s *Start) addKey(name string, u User) {
 	if text == "" {
 		return
 	}
+	s.login = true
 	if s.ShareLogin {
 		s.Env[name] = text
 		s.Notes = append(s.Notes, name+" is inside: everything that runs there can read it")
@@ -226,9 +230,10 @@ func (s *Start) addLogin(a *Agent, u User) error {
 	if len(tokens) == 0 {
 		return nil
 	}
+	s.login = true
 	for _, t := range tokens {
 		if !t.expires.IsZero() && time.Now().After(t.expires) && !s.ShareLogin {
-			return fmt.Errorf("work: login of %s: %w: it expired at %s; start %s once outside, which renews it, or use --share-login",
+			return fmt.Errorf("work: login of %s: %w: it expired at %s; start %s once outside, which renews it, or start a work with --share-login",
 				a.Name, fault.Unauthenticated, t.expires.UTC().Format(time.RFC3339), a.Program)
 		}
 		hosts := t.hosts
@@ -273,8 +278,20 @@ type sandboxOptions struct {
 }
 
 type bind struct {
-	Dir      string `json:"dir"`
-	ReadOnly bool   `json:"readOnly,omitempty"`
+	Dir             string `json:"dir"`
+	ReadOnly        bool   `json:"readOnly,omitempty"`
+	HideCredentials bool   `json:"hideCredentials,omitempty"`
+	Optional        bool   `json:"optional,omitempty"`
+}
+
+// sharedLogin is the text of LoginLabel.
+const sharedLogin = "shared"
+
+// Again returns options with which the agent of a work, by the labels of its workspace, starts
+// again as it started first.
+func (o Options) Again(labels map[string]string) Options {
+	o.Agent, o.ShareLogin = FindAgent(labels[AgentLabel]), labels[LoginLabel] == sharedLogin
+	return o
 }
 
 // Spec returns the spec of the workspace, without a name.
@@ -288,6 +305,9 @@ func (s *Start) Spec() (workspace.Spec, error) {
 	}
 	const longest = 200
 	spec := workspace.Spec{Kind: "sandbox", Labels: map[string]string{ProjectLabel: s.Project.Key(), AgentLabel: name[:min(len(name), longest)]}}
+	if s.ShareLogin {
+		spec.Labels[LoginLabel] = sharedLogin
+	}
 	var opts sandboxOptions
 	if s.InPlace {
 		spec.Dir = s.Project.Dir
@@ -296,9 +316,10 @@ func (s *Start) Spec() (workspace.Spec, error) {
 		opts.At = s.Dir
 	}
 	for _, dir := range s.ReadOnly {
-		// What lies in another directory is visible.
+		// What lies in another directory is visible. The changes of a work are there without
+		// its agent, too.
 		if !slices.ContainsFunc(s.ReadOnly, func(other string) bool { return other != dir && isBelow(dir, other) }) {
-			opts.Binds = append(opts.Binds, bind{dir, true})
+			opts.Binds = append(opts.Binds, bind{Dir: dir, ReadOnly: true, HideCredentials: true, Optional: true})
 		}
 	}
 	env := maps.Clone(s.Env)

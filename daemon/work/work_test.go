@@ -77,6 +77,10 @@ func TestLogins(t *testing.T) {
 			map[string]string{"llm.test": "my_key"}, ""},
 		{"opencode, login", "opencode", nil, map[string]string{".local/share/opencode/auth.json": fmt.Sprintf(`{"anthropic":{"type":"oauth","access":%q,"refresh":"planted-refresh-3","expires":%d},"odd":{"type":"api","key":"planted-odd"}}`, secret, later.UnixMilli())},
 			map[string]string{"api.anthropic.com": "opencode_anthropic"}, ".local/share/opencode/auth.json"},
+		{"opencode, own providers, with comments", "opencode", []string{"MY_KEY=" + secret}, map[string]string{
+			".config/opencode/opencode.json":  "{\n  // mine\n  \"provider\": {\"a\": {\"options\": {\"baseURL\": \"https://llm.test/v1\", \"apiKey\": \"{env:MY_KEY}\"}}},\n}\n",
+			".config/opencode/opencode.jsonc": "{\"provider\": {\"b\": {\"options\": {\"baseURL\": \"https://other.test/v1\", \"apiKey\": \"{env:MY_KEY}\"}}} /* and */}\n"},
+			map[string]string{"llm.test": "my_key", "other.test": "my_key"}, ""},
 		{"opencode, two keys", "opencode", []string{"OPENAI_API_KEY=" + secret, "ANTHROPIC_API_KEY=" + secret + "b"}, nil,
 			map[string]string{"api.anthropic.com": "anthropic_api_key", "api.openai.com": "openai_api_key"}, ""},
 		{"gemini, login", "gemini", nil, map[string]string{".gemini/oauth_creds.json": fmt.Sprintf(`{"access_token":%q,"refresh_token":"planted-refresh-4","expiry_date":%d}`, secret, later.UnixMilli())},
@@ -94,6 +98,9 @@ func TestLogins(t *testing.T) {
 			spec, err := s.Spec()
 			if err != nil {
 				t.Fatal(err)
+			}
+			if (Options{}).Again(spec.Labels).ShareLogin {
+				t.Errorf("labels %v start it again with --share-login", spec.Labels)
 			}
 			got := map[string]string{}
 			for _, r := range spec.Policy.Network.Allow {
@@ -133,7 +140,35 @@ func TestLogins(t *testing.T) {
 			if !slices.ContainsFunc(shared.Notes, func(n string) bool { return strings.Contains(n, "is inside") }) {
 				t.Errorf("--share-login says %q", shared.Notes)
 			}
+			if slices.ContainsFunc(shared.Notes, func(n string) bool { return strings.Contains(n, "no login") }) {
+				t.Errorf("--share-login says %q", shared.Notes)
+			}
+			// Started again, the work has the login as before.
+			if spec, err = shared.Spec(); err != nil {
+				t.Fatal(err)
+			}
+			if again := (Options{}).Again(spec.Labels); !again.ShareLogin || again.Agent != shared.Agent {
+				t.Errorf("labels %v start it again with %+v", spec.Labels, again)
+			}
 		})
+	}
+}
+
+// TestNoAsk: each agent has arguments or variables with which it asks for no permissions.
+func TestNoAsk(t *testing.T) {
+	u, p := user(t)
+	for _, a := range Agents {
+		asks, err := New(Options{Project: p, Agent: a}, u)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := New(Options{Project: p, Agent: a, NoAsk: true}, u)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(asks.AgentEnv) > 0 || len(s.AgentEnv)+len(s.Argv) <= len(asks.Argv) {
+			t.Errorf("%s: %q %q, with NoAsk %q %q", a.Name, asks.AgentEnv, asks.Argv, s.AgentEnv, s.Argv)
+		}
 	}
 }
 
@@ -163,7 +198,6 @@ func TestSettingsWithSecret(t *testing.T) {
 	}
 }
 
-// TestProgram shows the package of a program and its interpreter, and never the home.
 // TestVariablesWithSecret: variables of an agent that may hold a secret are left out and
 // named; the others are inside.
 func TestVariablesWithSecret(t *testing.T) {
@@ -190,6 +224,8 @@ func TestVariablesWithSecret(t *testing.T) {
 	}
 }
 
+// TestProgram shows the package of a program and its interpreter, without credential files,
+// and never the home.
 func TestProgram(t *testing.T) {
 	u, p := user(t)
 	put(t, u.Home, map[string]string{
@@ -215,7 +251,7 @@ func TestProgram(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := fmt.Sprintf(`"binds":[{"dir":%q,"readOnly":true}]`, nvm); !strings.Contains(string(spec.Config), want) {
+	if want := fmt.Sprintf(`"binds":[{"dir":%q,"readOnly":true,"hideCredentials":true,"optional":true}]`, nvm); !strings.Contains(string(spec.Config), want) {
 		t.Errorf("options %s, want %s", spec.Config, want)
 	}
 	if !strings.HasPrefix(spec.Policy.Env["PATH"], nvm+"/bin:") {
@@ -233,11 +269,12 @@ func TestProgram(t *testing.T) {
 // user's dotfiles.
 func TestFindProject(t *testing.T) {
 	home := t.TempDir()
-	put(t, home, map[string]string{".git/HEAD": "", "src/app/.git/HEAD": "", "src/app/sub/file": "", "notes/file": ""})
+	put(t, home, map[string]string{".git/HEAD": "", "src/app/.git/HEAD": "", "src/app/sub/file": "", "src/app/.git/objects/x": "", "src/app/.git/refs/x": "", "notes/file": "",
+		"bare/HEAD": "", "bare/objects/x": "", "bare/refs/x": "", "bare/hooks/x": ""})
 	for _, tt := range []struct {
 		dir, want  string
 		repository bool
-	}{{"src/app/sub", "src/app", true}, {"src/app", "src/app", true}, {"notes", "notes", false}, {"src", "src", false}} {
+	}{{"src/app/sub", "src/app", true}, {"src/app", "src/app", true}, {"src/app/.git", "src/app", true}, {"src/app/.git/refs", "src/app", true}, {"notes", "notes", false}, {"src", "src", false}} {
 		p, err := FindProject(filepath.Join(home, tt.dir), home)
 		if want := (Project{Dir: filepath.Join(home, tt.want), Repository: tt.repository}); err != nil || p != want {
 			t.Errorf("%s: %+v, %v, want %+v", tt.dir, p, err, want)
@@ -245,6 +282,11 @@ func TestFindProject(t *testing.T) {
 	}
 	for _, dir := range []string{home, "/"} {
 		if p, err := FindProject(dir, home); fault.Of(err) != fault.InvalidArgument {
+			t.Errorf("%s: %+v, %v", dir, p, err)
+		}
+	}
+	for _, dir := range []string{"bare", "bare/hooks"} {
+		if p, err := FindProject(filepath.Join(home, dir), home); fault.Of(err) != fault.InvalidArgument || !strings.Contains(err.Error(), "bare is a bare repository") {
 			t.Errorf("%s: %+v, %v", dir, p, err)
 		}
 	}

@@ -168,6 +168,7 @@ func RecordPut(ctx context.Context, ws *workspace.Workspace, put func() error) e
 type ApplyOptions struct {
 	snapshot.MergeOptions
 	From   string // state of the source to compare with; "" is Origin
+	To     string // state of the source whose changes are merged; "" is Now
 	DryRun bool   // only report the changes
 }
 
@@ -193,7 +194,7 @@ func Apply(ctx context.Context, source, target *workspace.Workspace, opts *Apply
 	if err != nil {
 		return nil, err
 	}
-	theirs, err := Tree(ctx, source, Now, nil)
+	theirs, err := Tree(ctx, source, o.To, nil)
 	if err != nil {
 		return nil, err
 	}
