@@ -109,7 +109,7 @@ func addFiles(ctx context.Context, repo, dir string, env, names []string) (strin
 // tree is given, and returns the files that it changed. In the repository a replace directive
 // names the directory of that module; "go install" refuses a module with one.
 func requireRelease(ctx context.Context, repo, dir, tree, version string) ([]string, error) {
-	sums, err := moduleSums(repo, dir, tree, version)
+	sums, err := moduleSums(ctx, repo, tree, version)
 	if err != nil {
 		return nil, err
 	}
@@ -134,13 +134,24 @@ func requireRelease(ctx context.Context, repo, dir, tree, version string) ([]str
 
 // moduleSums returns the lines of go.sum for Croft's module in a tree. No file of a nested
 // module counts in it.
-func moduleSums(repo, dir, tree, version string) (string, error) {
-	archive, err := os.CreateTemp("", "croft-module-*.zip")
+func moduleSums(ctx context.Context, repo, tree, version string) (string, error) {
+	dir, err := os.MkdirTemp("", "croft-module-")
 	if err != nil {
 		return "", err
 	}
-	defer os.Remove(archive.Name())
-	err = zip.CreateFromVCS(archive, module.Version{Path: modulePath, Version: version}, repo, tree, "")
+	defer os.RemoveAll(dir)
+	files := filepath.Join(dir, "files")
+	if err := os.Mkdir(files, 0o700); err != nil {
+		return "", err
+	}
+	if err := export(ctx, repo, tree, files); err != nil {
+		return "", err
+	}
+	archive, err := os.Create(filepath.Join(dir, "module.zip"))
+	if err != nil {
+		return "", err
+	}
+	err = zip.CreateFromDir(archive, module.Version{Path: modulePath, Version: version}, files)
 	if err := errors.Join(err, archive.Close()); err != nil {
 		return "", err
 	}
@@ -148,7 +159,7 @@ func moduleSums(repo, dir, tree, version string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	mod, err := dirhash.Hash1([]string{"go.mod"}, func(string) (io.ReadCloser, error) { return os.Open(filepath.Join(dir, "go.mod")) })
+	mod, err := dirhash.Hash1([]string{"go.mod"}, func(string) (io.ReadCloser, error) { return os.Open(filepath.Join(files, "go.mod")) })
 	if err != nil {
 		return "", err
 	}
@@ -167,7 +178,7 @@ func makeGuests(ctx context.Context, dir string) ([]string, error) {
 	return names, nil
 }
 
-// export writes the tree of a commit to a directory.
+// export writes the tree of a commit, or a tree, to a directory.
 func export(ctx context.Context, repo, commit, dir string) error {
 	file := filepath.Join(dir, ".release.tar")
 	if _, err := command(ctx, repo, nil, "git", "archive", "--format=tar", "-o", file, commit); err != nil {
