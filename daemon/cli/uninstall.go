@@ -21,6 +21,7 @@ import (
 	"github.com/croft-run/croft/daemon/app"
 	"github.com/croft-run/croft/daemon/config"
 	"github.com/croft-run/croft/daemon/setup"
+	"github.com/croft-run/croft/daemon/work"
 	"github.com/croft-run/croft/fault"
 )
 
@@ -204,6 +205,9 @@ func (a *command) dataItems(ctx context.Context, settings *config.Config, lock b
 			remove: func(ctx context.Context) error { return c.Destroy(ctx, ws.ID) }}
 		if ws.Name != "" {
 			item.Name = ws.Name
+		}
+		if ws.Labels[work.ProjectLabel] != "" {
+			item.Note += "; a work: changes that you have not applied are lost"
 		}
 		if ws.Dir != "" {
 			item.Note += "; its directory " + ws.Dir + " stays"

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gofrs/flock"
 
+	"github.com/croft-run/croft/daemon/work"
 	"github.com/croft-run/croft/provider/ssh"
 )
 
@@ -79,6 +80,10 @@ func TestUninstall(t *testing.T) {
 	must("setup", "claude", "--yes")
 	must("ws", "open", "demo", "--provider", "local")
 	must("ws", "open", "here", "--provider", "local", "--dir", "project")
+	must("ws", "open", "copy", "--provider", "local", "--label", work.ProjectLabel+"=x")
+	if out := must("uninstall"); !strings.Contains(out, "changes that you have not applied are lost") {
+		t.Errorf("uninstall does not warn of a work:\n%s", out)
+	}
 
 	states := func(text string) map[string]string {
 		t.Helper()
