@@ -35,8 +35,9 @@ which count from 0. Artifacts outlive their workspace: name a destroyed workspac
 
 func (a *command) artifactListCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "list [NAME [ARTIFACT]]",
-		Short: "List artifacts: of all workspaces, of one, or the versions of one artifact",
+		Use:     "list [NAME [ARTIFACT]]",
+		Aliases: []string{"ls"},
+		Short:   "List artifacts: of all workspaces, of one, or the versions of one artifact",
 		Long: `List the latest version of every artifact, those of destroyed workspaces included. With NAME, list the
 artifacts of that workspace; with ARTIFACT, all versions of that artifact.`,
 		Example: "  croft artifact list\n  croft artifact list demo out/report.pdf",

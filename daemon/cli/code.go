@@ -99,6 +99,9 @@ func (a *command) readSource(opts codeOptions, args []string) (source string, ok
 	}
 	if len(args) > 0 && args[0] != "-" {
 		data, err := os.ReadFile(args[0])
+		if errors.Is(err, os.ErrNotExist) {
+			err = fmt.Errorf("%w; give a file, or the code itself with -c", err)
+		}
 		return string(data), true, err
 	}
 	if len(args) == 0 && a.onTerminal() {

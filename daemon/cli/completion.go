@@ -45,6 +45,7 @@ func (a *command) registerCompletions(cmd *cobra.Command) {
 	flags := map[string]completer{
 		"provider": a.providerKinds, "state": stateNames, "workspace": a.workspaceNames, "template": a.templateNames, "snapshot": a.snapshotNames,
 		"tools": toolNames, "scope": fixed("read", "run", "admin"), "toolset": fixed("default", "full", "codegen", "workspace", "both"), "git": fixed("private", "shared"),
+		"isolation": fixed("gvisor", "namespaces", "bubblewrap", "process"), "allow-net": fixed("@npm", "@pypi", "@go", "@cargo"),
 	}
 	for flag, words := range flags {
 		if cmd.Flags().Lookup(flag) != nil {

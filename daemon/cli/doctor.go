@@ -119,7 +119,7 @@ func printDiagnosis(w io.Writer, d client.Diagnosis) error {
 // providerDetails are the rows of a provider: what it enforces, or why it does not.
 func providerDetails(p client.ProviderInfo) [][]string {
 	if p.Error != nil {
-		return [][]string{{"  unusable here", oneLine(p.Error.Message)}}
+		return [][]string{{"  unusable here", oneLine(trimPackages(p.Error.Message))}}
 	}
 	if p.Traits == nil {
 		return nil

@@ -16,15 +16,15 @@ var packageNames = []string{
 }
 
 // innerStep is an operation of a package, which the command line implies.
-var innerStep = lazyregexp.New(`^(open|create|ask the engine|source)( "[^"]*"| [a-z0-9]{20})?$`)
+var innerStep = lazyregexp.New(`^(open|create|ask the engine|probe|ping the engine)( "[^"]*"| [a-z0-9]{20})?$`)
 
 // errorText returns an error as two texts for a user: what is wrong, and what to do.
 func (a *command) errorText(err error) (what, hint string) {
 	var lines, hints []string
 	for line := range strings.SplitSeq(err.Error(), "\n") {
 		line, advice := cutAdvice(trimPackages(a.withNames(line)))
-		if advice == "" {
-			advice = adviceFor(line)
+		if own := adviceFor(line); advice == "" || insteadOfAdvice.MatchString(line) {
+			advice = own
 		}
 		lines = append(lines, line)
 		if advice != "" && !slices.Contains(hints, advice) {
@@ -71,6 +71,9 @@ var bareValue = lazyregexp.New(`^(?:[^"]*: )?(?:[A-Za-z-]+ )*"[^"]*"$`)
 
 // cutAdvice separates what is wrong from what to do.
 func cutAdvice(text string) (what, advice string) {
+	if limit, flag, ok := strings.Cut(text, " (to go on without this limit: "); ok {
+		return limit, "to go on without this limit: " + strings.TrimSuffix(flag, ")")
+	}
 	at := adviceStart.FindStringSubmatchIndex(text)
 	if at == nil {
 		return text, ""
@@ -88,6 +91,10 @@ func cutAdvice(text string) (what, advice string) {
 	return what, advice
 }
 
+// insteadOfAdvice matches errors whose own advice does not help: that of Docker's library, and
+// the list of this program's providers where another program has the one that is meant.
+var insteadOfAdvice = lazyregexp.New(`failed to connect to the docker API|^unknown provider "kubernetes"`)
+
 // advices are what to do about errors that do not say it themselves.
 var advices = []struct {
 	text   *lazyregexp.Regexp
@@ -103,6 +110,9 @@ var advices = []struct {
 	{lazyregexp.New(`^server .*(connection refused|invalid port|no such host|i/o timeout)`), "is the server running? croft up starts one; leave out --server, and unset CROFT_SERVER, to use the data directory"},
 	{lazyregexp.New(`certificate signed by unknown authority`), "SSL_CERT_FILE=FILE names the authority that signed the server's certificate"},
 	{lazyregexp.New(`certificate|HTTP response to HTTPS client`), "check whether the URL of --server begins with http:// or https://"},
+	{lazyregexp.New(`^unknown provider "kubernetes"`), "it is in a program of its own, croft-k8s; docs/kubernetes.md says how to install it"},
+	{lazyregexp.New(`failed to connect to the docker API`), "start a container engine, or name the socket of one with DOCKER_HOST; the provider sandbox needs none"},
+	{lazyregexp.New(`program "(cd|export|source|alias|ulimit|umask|set|unset|type|eval)": not found`), "it is a builtin of the shell: -- sh -c 'cd src && make'"},
 	{lazyregexp.New(`program "[^" ]* [^"]*": not found`), "the program and its arguments are separate words, such as: -- echo hi; a shell command is: -- sh -c 'echo hi'"},
 	{lazyregexp.New(`program "[^"]*/[^"]*": not found`), "the path is inside the workspace; croft run begins with an empty one: --template . starts it with a copy of this directory, --rw . works in this directory"},
 	{lazyregexp.New(`program "[^"]*": not found`), "the command is a program, not an image; a sandbox has those of this host below /usr and /opt, and with --toolchain auto those of your home directory"},
@@ -117,7 +127,7 @@ var advices = []struct {
 	{lazyregexp.New(`no snapshot or checkpoint has`), "open a workspace with croft ws open NAME --checkpoints, or take a snapshot first: croft ws snapshot NAME"},
 	{lazyregexp.New(`is none of \[`), "give one of these"},
 	{lazyregexp.New(`regular expression`), "quote special characters with \\, or search for a text: croft ws grep -F NAME TEXT"},
-	{lazyregexp.New(`outside the workspace`), "give a path inside the workspace, such as src/main.go"},
+	{lazyregexp.New(`outside (the )?workspace`), "give a path inside the workspace, such as src/main.go"},
 	{lazyregexp.New(`^arguments are not JSON`), `give a JSON object, such as: croft tool Read '{"file_path": "README.md"}'; croft tool NAME --schema shows the arguments`},
 	{lazyregexp.New(` is required$`), "croft tool NAME --schema shows the arguments"},
 	{lazyregexp.New(`not valid YAML`), "mend the line, or see the keys: croft config schema"},
@@ -128,6 +138,10 @@ var advices = []struct {
 	{lazyregexp.New(`no agent is installed`), "install one, or add the server by hand: croft mcp --dir DIR"},
 	{lazyregexp.New(`schemes \[file mem s3\]`), "a directory is file:///path, a bucket s3://NAME?region=REGION"},
 	{lazyregexp.New(`^(stat|read|open) "[^"]*": not found`), "croft ws ls NAME lists the files"},
+	{lazyregexp.New(`the minimum is `), "give a larger value"},
+	{lazyregexp.New(`snapshot name "`), "choose another name, such as before-tests"},
+	{lazyregexp.New(`nothing was applied to `), "croft work list lists the works of the project, croft work apply applies one"},
+	{lazyregexp.New(`no journal.jsonl`), "give directories of runs, below .skillgym-results"},
 	{lazyregexp.New(`: no such file or directory$`), "check the path"},
 	{lazyregexp.New(`^server .*: unauthenticated`), "give the token of that server: --token or CROFT_TOKEN"},
 }

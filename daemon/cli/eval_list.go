@@ -11,9 +11,10 @@ import (
 func (a *command) evalListCommand() *cobra.Command {
 	var config, engine string
 	cmd := &cobra.Command{
-		Use:   "list SUITE",
-		Short: "List the cases and runners of a suite",
-		Args:  cobra.ExactArgs(1),
+		Use:     "list SUITE",
+		Aliases: []string{"ls"},
+		Short:   "List the cases and runners of a suite",
+		Args:    cobra.ExactArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
 			return notRun(a.evalList(ctx, args[0], config, engine))
 		}),

@@ -89,7 +89,7 @@ func (p *policyFlags) applyNetwork(n *workspace.Network) error {
 	}
 	for _, s := range p.secrets {
 		name, host, ok := strings.Cut(s, "@")
-		if !ok || name == "" {
+		if !ok || name == "" || host == "" {
 			return usagef("--secret %q is not NAME@HOST: give a secret and the host that gets it, such as --secret KEY@api.example.com", s)
 		}
 		rule, err := parseRule("--secret", host)

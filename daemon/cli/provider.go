@@ -28,9 +28,10 @@ func (a *command) providerCommand() *cobra.Command {
 
 func (a *command) providerListCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "list",
-		Short: "List providers and what the host supports, tested by trying",
-		Args:  cobra.NoArgs,
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List providers and what the host supports, tested by trying",
+		Args:    cobra.NoArgs,
 		RunE: run(func(ctx context.Context, _ []string) error {
 			return a.withClient(ctx, func(c *client.Client) error {
 				list, err := c.Providers(ctx)
@@ -51,7 +52,7 @@ func printProviders(w io.Writer, list []client.ProviderInfo) error {
 	for _, p := range list {
 		switch {
 		case p.Error != nil:
-			unusable = append(unusable, []string{p.Kind, "unusable: " + p.Error.Message})
+			unusable = append(unusable, []string{p.Kind, "unusable: " + trimPackages(p.Error.Message)})
 		case p.Traits != nil:
 			rows = append(rows, []string{p.Kind, orDash(string(p.Traits.Isolation)), orDash(string(p.Traits.Network)),
 				orDash(string(p.Traits.Durability)), strconv.FormatBool(p.Traits.InPlace), orDash(enforcedLimits(p.Traits.Limits))})
@@ -106,7 +107,7 @@ func (a *command) providerShowCommand() *cobra.Command {
 func traitRows(p client.ProviderInfo) [][]string {
 	rows := [][]string{{"kind", p.Kind}}
 	if p.Error != nil {
-		return append(rows, []string{"unusable", p.Error.Message})
+		return append(rows, []string{"unusable", trimPackages(p.Error.Message)})
 	}
 	t := p.Traits
 	rows = append(rows,

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -115,9 +116,23 @@ func (a *command) runInNewWorkspace(ctx context.Context, opts runOptions, words 
 		if err != nil {
 			return err
 		}
-		_, err = a.runForeground(ctx, c, ws, opts.command.driverCommand(words), opts.command.tty || a.onTerminal())
+		res, err := a.runForeground(ctx, c, ws, opts.command.driverCommand(words), opts.command.tty || a.onTerminal())
+		if errors.As(err, new(*outcome)) && res.Cause == "" && spec.Dir == "" && spec.From.Template == "" && a.server == "" {
+			a.noteHostFile(words[1:])
+		}
 		return err
 	})
+}
+
+// noteHostFile says that the first of the arguments that names a file of the current
+// directory names none inside, which is the usual reason why a first command fails.
+func (a *command) noteHostFile(arguments []string) {
+	for _, word := range arguments {
+		if info, err := os.Lstat(word); err == nil && info.Mode().IsRegular() && filepath.IsLocal(word) {
+			a.note("croft: the workspace began empty, without %s of this directory: --template . starts it with a copy of this directory, --rw . works in this directory", printable(word))
+			return
+		}
+	}
 }
 
 func (a *command) runSpec(opts runOptions) (workspace.Spec, sandboxOptions, error) {

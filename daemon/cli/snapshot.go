@@ -30,9 +30,10 @@ func (a *command) snapshotCommand() *cobra.Command {
 
 func (a *command) snapshotListCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "list",
-		Short: "List all snapshots, those of destroyed workspaces included, newest first",
-		Args:  cobra.NoArgs,
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List all snapshots, those of destroyed workspaces included, newest first",
+		Args:    cobra.NoArgs,
 		RunE: run(func(ctx context.Context, _ []string) error {
 			return a.withClient(ctx, func(c *client.Client) error {
 				list, err := c.Snapshots(ctx)

@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
+	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -18,6 +21,7 @@ import (
 	"github.com/croft-run/croft/daemon/app"
 	"github.com/croft-run/croft/daemon/config"
 	"github.com/croft-run/croft/daemon/setup"
+	"github.com/croft-run/croft/daemon/work"
 	"github.com/croft-run/croft/fault"
 )
 
@@ -47,7 +51,8 @@ func (a *command) uninstallCommand() *cobra.Command {
 		Long: `List everything that Croft has put on this machine: workspaces with what runs in them, images of the
 container engine, the data directory, entries in the configurations of agents (croft setup), the cache,
 this program with its manual pages and completions. With --yes it is removed. Directories that
-workspaces use in place, projects, and files that you wrote, such as croft.yaml, stay.
+workspaces use in place, projects, files that you wrote, such as croft.yaml, and what is in a
+database, in a bucket or on a machine of the provider ssh stay; they are listed as kept.
 
 The changes of croft work that you have not applied are in the data directory: they are lost.`,
 		Example: "  croft uninstall --dry-run\n  croft uninstall --yes\n  croft uninstall --yes --keep-data",
@@ -201,6 +206,9 @@ func (a *command) dataItems(ctx context.Context, settings *config.Config, lock b
 		if ws.Name != "" {
 			item.Name = ws.Name
 		}
+		if ws.Labels[work.ProjectLabel] != "" {
+			item.Note += "; a work: changes that you have not applied are lost"
+		}
 		if ws.Dir != "" {
 			item.Note += "; its directory " + ws.Dir + " stays"
 		}
@@ -253,7 +261,43 @@ func (a *command) hostItems(settings *config.Config) []installedItem {
 	if _, err := os.Lstat(unit); err == nil {
 		items = append(items, installedItem{What: "service", Name: unit, Note: "an administrator installed it: systemctl disable --now croft, then remove the file"})
 	}
+	items = append(items, elsewhereItems(settings)...)
 	return append(items, programItems()...)
+}
+
+// sshDefaultDir is DefaultDir of package provider/ssh, which this package does not import.
+const sshDefaultDir = "~/.cache/croft"
+
+// elsewhereItems lists what the configuration has Croft keep in places that others may use,
+// too. All of it is kept.
+func elsewhereItems(settings *config.Config) (items []installedItem) {
+	if u, err := url.Parse(settings.Store.URL); err == nil && u.Host != "" {
+		items = append(items, installedItem{What: "database", Name: u.Redacted(), Note: "records of workspaces and keys; other servers may use them"})
+	}
+	if bucket := settings.Store.Bucket; bucket != "" {
+		items = append(items, installedItem{What: "bucket", Name: bucket, Note: "snapshots, templates and artifacts; other servers may use them"})
+	}
+	for _, name := range slices.Sorted(maps.Keys(settings.Providers)) {
+		if kind, _, err := settings.Provider(name); err != nil || kind != "ssh" {
+			continue
+		}
+		options := settings.Providers[name].Options
+		host, _ := options["host"].(string)
+		if host == "" {
+			continue
+		}
+		dir, _ := options["dir"].(string)
+		if dir == "" {
+			dir = sshDefaultDir
+		}
+		items = append(items, installedItem{What: "machine", Name: host, Note: "croft-guest; to remove it: ssh " + host + " rm -r " + dir + "/bin"})
+	}
+	if dir := settings.Evals.Dir; dir != "" {
+		if _, err := os.Lstat(dir); err == nil {
+			items = append(items, installedItem{What: "evaluations", Name: dir, Note: "results of runs"})
+		}
+	}
+	return items
 }
 
 // programItems lists this program, and the manual pages and completions that install.sh put

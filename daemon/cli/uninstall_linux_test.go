@@ -9,12 +9,18 @@ import (
 	"testing"
 
 	"github.com/gofrs/flock"
+
+	"github.com/croft-run/croft/daemon/work"
+	"github.com/croft-run/croft/provider/ssh"
 )
 
 // TestUninstall: what Croft has put on the machine is listed, and with --yes it is gone.
 // What the user made stays.
 func TestUninstall(t *testing.T) {
 	home := t.TempDir()
+	bucket := "file://" + filepath.Join(home, "bucket")
+	configuration := "version: 1\nstore: {bucket: \"" + bucket + "\"}\nevals: {dir: " + filepath.Join(home, "runs") + "}\n" +
+		"providers:\n  builder: {kind: ssh, options: {host: me@machine}}\n  ssh: {options: {host: other, dir: /srv/croft}}\n"
 	bin := filepath.Join(home, ".local", "bin")
 	croft := filepath.Join(bin, "croft")
 	// A copy of this test, which removes itself.
@@ -69,10 +75,15 @@ func TestUninstall(t *testing.T) {
 	write(".local/share/fish/vendor_completions.d/croft.fish", "")
 	write(".cache/croft/x", "")
 	write("project/file", "mine\n")
-	write(".local/share/croft/croft.yaml", "version: 1\n")
+	write("runs/results.json", "{}")
+	write(".local/share/croft/croft.yaml", configuration)
 	must("setup", "claude", "--yes")
 	must("ws", "open", "demo", "--provider", "local")
 	must("ws", "open", "here", "--provider", "local", "--dir", "project")
+	must("ws", "open", "copy", "--provider", "local", "--label", work.ProjectLabel+"=x")
+	if out := must("uninstall"); !strings.Contains(out, "changes that you have not applied are lost") {
+		t.Errorf("uninstall does not warn of a work:\n%s", out)
+	}
 
 	states := func(text string) map[string]string {
 		t.Helper()
@@ -82,6 +93,10 @@ func TestUninstall(t *testing.T) {
 		}
 		m := map[string]string{}
 		for _, i := range items {
+			if i.Name == "me@machine" && !strings.HasSuffix(i.Note, "ssh me@machine rm -r "+ssh.DefaultDir+"/bin") ||
+				i.Name == "other" && !strings.HasSuffix(i.Note, "ssh other rm -r /srv/croft/bin") {
+				t.Errorf("the note of machine %s is %q", i.Name, i.Note)
+			}
 			m[i.What+" "+strings.TrimPrefix(i.Name, home+"/")] = i.State
 		}
 		return m
@@ -89,7 +104,8 @@ func TestUninstall(t *testing.T) {
 	want := map[string]string{
 		"MCP server .claude.json": itemFound, "workspace demo": itemFound, "workspace here": itemFound,
 		"data directory .local/share/croft": itemFound, "cache .cache/croft": itemFound,
-		"configuration .local/share/croft/croft.yaml":                   itemKept,
+		"configuration .local/share/croft/croft.yaml": itemKept,
+		"bucket " + bucket:                            itemKept, "machine me@machine": itemKept, "machine other": itemKept, "evaluations runs": itemKept,
 		"manual pages .local/share/man/man1/croft-ws-open.1":            itemFound,
 		"completions .local/share/fish/vendor_completions.d/croft.fish": itemFound,
 		"program .local/bin/croft":                                      itemFound,
@@ -131,7 +147,7 @@ func TestUninstall(t *testing.T) {
 			t.Errorf("%s is still there", name)
 		}
 	}
-	for name, want := range map[string]string{"project/file": "mine\n", ".local/share/croft/croft.yaml": "version: 1\n", ".claude.json": "{\"mine\": 1}\n",
+	for name, want := range map[string]string{"project/file": "mine\n", ".local/share/croft/croft.yaml": configuration, "runs/results.json": "{}", ".claude.json": "{\"mine\": 1}\n",
 		".local/share/man/man1/croft-of-another-program.1": ""} {
 		if got, err := os.ReadFile(filepath.Join(home, name)); err != nil || string(got) != want {
 			t.Errorf("%s: got %q, %v, want %q", name, got, err, want)

@@ -83,6 +83,11 @@ func (a *command) runUp(ctx context.Context, opts upOptions) (err error) {
 	if a.server != "" {
 		return usagef("up serves a data directory: leave out --server and CROFT_SERVER")
 	}
+	for _, host := range opts.hosts {
+		if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+			return usagef("--host %q is no name that clients use: give the address to listen on with --addr %s", host, net.JoinHostPort(host, "7070"))
+		}
+	}
 	settings, err := a.settings()
 	if err != nil {
 		return err

@@ -99,10 +99,12 @@ func unknownFlag(cmd *cobra.Command, err *pflag.NotExistError) error {
 		var known []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) {
 			if !f.Hidden {
-				known = append(known, "--"+f.Name)
+				known = append(known, f.Name)
 			}
 		})
-		hint = suggest.Hint(flag, known)
+		if near := suggest.Word(strings.TrimLeft(flag, "-"), known); near != "" {
+			hint = "; did you mean --" + near + "?"
+		}
 	}
 	if hint == "" && cmd.CommandPath() == "croft work" {
 		hint = "; the flags of the agent come after --: croft work claude -- " + flag
@@ -127,11 +129,7 @@ func checkArguments(cmd *cobra.Command) {
 		if err := check(cmd, args); errors.Is(err, pflag.ErrHelp) || errors.As(err, new(*usageError)) {
 			return err
 		} else if err != nil {
-			hint := ""
-			if cmd.CommandPath() == "croft ws ls" && len(args) == 0 {
-				hint = "; croft ws list lists the workspaces"
-			}
-			return usagef("%s takes %s; given %s%s", cmd.CommandPath(), orNone(words), countText(len(args), "argument"), hint)
+			return usagef("%s takes %s; given %s%s", cmd.CommandPath(), orNone(words), countText(len(args), "argument"), argumentHint(cmd, args))
 		}
 		for i, arg := range args {
 			if arg == "" && !free {

@@ -79,7 +79,7 @@ func (a *command) wsExec(ctx context.Context, opts wsExecOptions) error {
 // noteUnisolated says that nothing isolates the commands of a workspace, if so.
 func (a *command) noteUnisolated(ws *workspace.Workspace) {
 	if ws.Traits().Isolation.Rank() == 0 && ws.Capabilities().Has(driver.CapShell) {
-		a.note("croft: nothing isolates commands in this workspace from the machine that they run on; --provider sandbox does")
+		a.note("croft: nothing of Croft isolates commands in this workspace from the machine that they run on; --provider sandbox does")
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -128,14 +129,16 @@ func testGo(t *testing.T, repo string) {
 	cache := mustRun(t, ".", nil, "go", "env", "GOMODCACHE")
 	proxy, bin, home := t.TempDir(), t.TempDir(), t.TempDir()
 	addModule(t, proxy, repo, "")
-	addModule(t, proxy, repo, nested)
+	for _, name := range nested {
+		addModule(t, proxy, repo, name)
+	}
 	// Dependencies come from what is downloaded already, as from a proxy. With -trimpath,
 	// what is compiled already is not compiled again.
 	env := []string{
 		"GOPROXY=file://" + proxy + ",file://" + filepath.Join(cache, "cache/download") + "," + mustRun(t, ".", nil, "go", "env", "GOPROXY"),
 		"GOMODCACHE=" + t.TempDir(), "GOBIN=" + bin, "GOSUMDB=off", "GOFLAGS=-trimpath -modcacherw", "GOWORK=off", "CGO_ENABLED=0",
 	}
-	mustRun(t, t.TempDir(), env, "go", "install", "github.com/croft-run/croft/cmd/croft@"+testVersion)
+	mustRun(t, t.TempDir(), env, "go", "install", modulePath+"/cmd/croft@"+testVersion)
 
 	user := []string{"HOME=" + home, "CROFT_DATA=" + filepath.Join(home, "data")}
 	var v struct {
@@ -160,21 +163,72 @@ func testGo(t *testing.T, repo string) {
 		t.Fatal(err)
 	}
 	mustRun(t, program, env, "go", "mod", "init", "example.com/program")
-	mustRun(t, program, env, "go", "get", "github.com/croft-run/croft@"+testVersion)
+	mustRun(t, program, env, "go", "get", modulePath+"@"+testVersion)
 	mustRun(t, program, env, "go", "mod", "tidy")
 	if out := mustRun(t, program, append(env, "PATH="+os.Getenv("PATH")), "go", "run", "."); !strings.Contains(out, "(croft)") {
 		t.Errorf("a program with the library prints %q, want the user of a sandbox", out)
 	}
 	other := t.TempDir()
 	mustRun(t, other, env, "go", "mod", "init", "example.com/other")
-	mustRun(t, other, env, "go", "get", "github.com/croft-run/croft/"+nested+"@"+testVersion)
-	mustRun(t, other, env, "go", "build", "github.com/croft-run/croft/"+nested)
+	mustRun(t, other, env, "go", "get", modulePath+"/contrib/trpcagent@"+testVersion)
+	mustRun(t, other, env, "go", "build", modulePath+"/contrib/trpcagent")
+
+	mustRun(t, t.TempDir(), env, "go", "install", modulePath+"/provider/kubernetes/cmd/croft-k8s@"+testVersion)
+	if out := mustRun(t, home, user, filepath.Join(bin, "croft-k8s"), "version"); !strings.Contains(out, testVersion) || !strings.Contains(out, "embedded") {
+		t.Errorf("croft-k8s version: got %q, want %s with an embedded guest", out, testVersion)
+	}
+	mustRun(t, t.TempDir(), env, "go", "install", modulePath+"/cmd/croft-guest@"+testVersion) // of the image with the guest
+}
+
+// TestNestedModules: at its tag a nested module can be installed by "go install", and built in
+// a clone, where go.sum must have the sums of Croft's module.
+func TestNestedModules(t *testing.T) {
+	repo, proxy, bin := t.TempDir(), t.TempDir(), t.TempDir()
+	files := map[string]string{
+		"go.mod": "module " + modulePath + "\n\ngo 1.26.0\n", "text.go": "package croft\n\nconst Text = \"of the release\"\n",
+	}
+	for _, name := range nested {
+		up := strings.Repeat("../", strings.Count(name, "/")+1)
+		files[name+"/go.mod"] = "module " + modulePath + "/" + name + "\n\ngo 1.26.0\n\nrequire " + modulePath + " v0.0.0\n\nreplace " + modulePath + " => " + up + "\n"
+		files[name+"/go.sum"] = ""
+		files[name+"/cmd/"+path.Base(name)+"/main.go"] = "package main\n\nimport \"" + modulePath + "\"\n\nfunc main() { println(croft.Text) }\n"
+	}
+	for name, text := range files {
+		name = filepath.Join(repo, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	git := []string{"GIT_AUTHOR_NAME=Croft", "GIT_AUTHOR_EMAIL=croft@example.com", "GIT_COMMITTER_NAME=Croft", "GIT_COMMITTER_EMAIL=croft@example.com"}
+	mustRun(t, repo, nil, "git", "init", "-q")
+	mustRun(t, repo, nil, "git", "add", ".")
+	tree := mustRun(t, repo, nil, "git", "write-tree")
+	changed, err := requireRelease(t.Context(), repo, repo, tree, testVersion)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tree, err = addFiles(t.Context(), repo, repo, nil, changed); err != nil {
+		t.Fatal(err)
+	}
+	mustRun(t, repo, nil, "git", "tag", testVersion, mustRun(t, repo, git, "git", "commit-tree", tree, "-m", "release"))
+
+	env := []string{"GOPROXY=file://" + proxy, "GOMODCACHE=" + t.TempDir(), "GOBIN=" + bin, "GOSUMDB=off", "GOFLAGS=-modcacherw", "GOWORK=off"}
+	addModule(t, proxy, repo, "")
+	for _, name := range nested {
+		addModule(t, proxy, repo, name)
+		program := "/cmd/" + path.Base(name)
+		mustRun(t, t.TempDir(), env, "go", "install", modulePath+"/"+name+program+"@"+testVersion)
+		if out := mustRun(t, bin, nil, filepath.Join(bin, path.Base(name))); out != "of the release" {
+			t.Errorf("%s prints %q", name, out)
+		}
+		mustRun(t, filepath.Join(repo, name), env, "go", "build", "-mod=readonly", "-o", os.DevNull, "."+program)
+	}
 }
 
 // addModule adds the module in a folder of the tag to a module proxy.
 func addModule(t *testing.T, proxy, repo, folder string) {
 	t.Helper()
-	m := module.Version{Path: path.Join("github.com/croft-run/croft", folder), Version: testVersion}
+	m := module.Version{Path: path.Join(modulePath, folder), Version: testVersion}
 	var archive bytes.Buffer
 	if err := zip.CreateFromVCS(&archive, m, repo, testVersion, folder); err != nil {
 		t.Fatal(err)

@@ -5,18 +5,26 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"golang.org/x/mod/module"
+	"golang.org/x/mod/sumdb/dirhash"
+	"golang.org/x/mod/zip"
 )
 
 const (
 	releaseFile = "internal/version/release.txt"
 	guestsDir   = "host/guestbin/bin"
-
-	nested = "contrib/trpcagent" // a module of its own, which is released with Croft's
+	modulePath  = "github.com/croft-run/croft"
 )
+
+// nested are the directories of other modules that are released with Croft's, under tags of
+// their own.
+var nested = []string{"contrib/trpcagent", "provider/kubernetes"}
 
 // command runs a program in a directory and returns what it printed to standard output.
 func command(ctx context.Context, dir string, env []string, args ...string) (string, error) {
@@ -64,16 +72,28 @@ func makeCommit(ctx context.Context, repo, base, version string) (string, error)
 	if err := os.WriteFile(filepath.Join(dir, releaseFile), []byte(version+" "+described+"\n"), 0o644); err != nil {
 		return "", err
 	}
-	// The replace directive in the nested module counts in this repository alone.
-	if _, err := command(ctx, filepath.Join(dir, nested), goEnv(), "go", "mod", "edit", "-require=github.com/croft-run/croft@"+version); err != nil {
-		return "", err
-	}
 	_, date, _ := strings.Cut(described, " ")
 	env := []string{"GIT_INDEX_FILE=" + filepath.Join(dir, ".release-index"), "GIT_AUTHOR_DATE=" + date, "GIT_COMMITTER_DATE=" + date}
 	if _, err := command(ctx, repo, env, "git", "read-tree", base); err != nil {
 		return "", err
 	}
-	for _, name := range append(guests, releaseFile, nested+"/go.mod") {
+	tree, err := addFiles(ctx, repo, dir, env, append(guests, releaseFile))
+	if err != nil {
+		return "", err
+	}
+	files, err := requireRelease(ctx, repo, dir, tree, version)
+	if err != nil {
+		return "", err
+	}
+	if tree, err = addFiles(ctx, repo, dir, env, files); err != nil {
+		return "", err
+	}
+	return command(ctx, repo, env, "git", "commit-tree", tree, "-p", base, "-m", "Release "+version)
+}
+
+// addFiles adds files of a directory to the index that env names, and returns its tree.
+func addFiles(ctx context.Context, repo, dir string, env, names []string) (string, error) {
+	for _, name := range names {
 		blob, err := command(ctx, repo, nil, "git", "hash-object", "-w", filepath.Join(dir, name))
 		if err != nil {
 			return "", err
@@ -82,11 +102,68 @@ func makeCommit(ctx context.Context, repo, base, version string) (string, error)
 			return "", err
 		}
 	}
-	tree, err := command(ctx, repo, env, "git", "write-tree")
+	return command(ctx, repo, env, "git", "write-tree")
+}
+
+// requireRelease makes the nested modules in dir require Croft's module at a version, whose
+// tree is given, and returns the files that it changed. In the repository a replace directive
+// names the directory of that module; "go install" refuses a module with one.
+func requireRelease(ctx context.Context, repo, dir, tree, version string) ([]string, error) {
+	sums, err := moduleSums(ctx, repo, tree, version)
+	if err != nil {
+		return nil, err
+	}
+	var files []string
+	for _, name := range nested {
+		folder := filepath.Join(dir, name)
+		if _, err := command(ctx, folder, goEnv(), "go", "mod", "edit", "-dropreplace="+modulePath, "-require="+modulePath+"@"+version); err != nil {
+			return nil, err
+		}
+		f, err := os.OpenFile(filepath.Join(folder, "go.sum"), os.O_APPEND|os.O_WRONLY, 0)
+		if err != nil {
+			return nil, err
+		}
+		_, err = f.WriteString(sums)
+		if err := errors.Join(err, f.Close()); err != nil {
+			return nil, err
+		}
+		files = append(files, name+"/go.mod", name+"/go.sum")
+	}
+	return files, nil
+}
+
+// moduleSums returns the lines of go.sum for Croft's module in a tree. No file of a nested
+// module counts in it.
+func moduleSums(ctx context.Context, repo, tree, version string) (string, error) {
+	dir, err := os.MkdirTemp("", "croft-module-")
 	if err != nil {
 		return "", err
 	}
-	return command(ctx, repo, env, "git", "commit-tree", tree, "-p", base, "-m", "Release "+version)
+	defer os.RemoveAll(dir)
+	files := filepath.Join(dir, "files")
+	if err := os.Mkdir(files, 0o700); err != nil {
+		return "", err
+	}
+	if err := export(ctx, repo, tree, files); err != nil {
+		return "", err
+	}
+	archive, err := os.Create(filepath.Join(dir, "module.zip"))
+	if err != nil {
+		return "", err
+	}
+	err = zip.CreateFromDir(archive, module.Version{Path: modulePath, Version: version}, files)
+	if err := errors.Join(err, archive.Close()); err != nil {
+		return "", err
+	}
+	all, err := dirhash.HashZip(archive.Name(), dirhash.Hash1)
+	if err != nil {
+		return "", err
+	}
+	mod, err := dirhash.Hash1([]string{"go.mod"}, func(string) (io.ReadCloser, error) { return os.Open(filepath.Join(files, "go.mod")) })
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%s %s %s\n%[1]s %[2]s/go.mod %[4]s\n", modulePath, version, all, mod), nil
 }
 
 // makeGuests runs make guests in a tree and returns the names of the files.
@@ -101,7 +178,7 @@ func makeGuests(ctx context.Context, dir string) ([]string, error) {
 	return names, nil
 }
 
-// export writes the tree of a commit to a directory.
+// export writes the tree of a commit, or a tree, to a directory.
 func export(ctx context.Context, repo, commit, dir string) error {
 	file := filepath.Join(dir, ".release.tar")
 	if _, err := command(ctx, repo, nil, "git", "archive", "--format=tar", "-o", file, commit); err != nil {
@@ -124,12 +201,16 @@ func tag(ctx context.Context, repo, version string) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range []string{version, nested + "/" + version} {
+	tags := []string{version}
+	for _, name := range nested {
+		tags = append(tags, name+"/"+version)
+	}
+	for _, name := range tags {
 		if _, err := command(ctx, repo, nil, "git", "tag", "-a", "-m", "Croft "+version, name, commit); err != nil {
 			return err
 		}
 	}
-	fmt.Fprintf(os.Stderr, "%s is %s; publish it with: git push origin %[1]s %[3]s/%[1]s\n", version, commit, nested)
+	fmt.Fprintf(os.Stderr, "%s is %s; publish it with: git push origin %s\n", version, commit, strings.Join(tags, " "))
 	return nil
 }
 

@@ -1,12 +1,17 @@
 // Package suggest finds the known word nearest to a misspelt one, for "did you mean".
 package suggest
 
-// mostTypos is the maximum edit distance; in a short word it is half of the length.
+// mostTypos is the maximum edit distance; in a word of fewer than six letters it is 1, so that
+// another word, such as info for undo, is not taken for a misspelt one.
 const mostTypos = 2
 
 // Word returns the known word nearest to word, "" if none is near.
 func Word(word string, known []string) string {
-	best, found := min(mostTypos, len(word)/2)+1, ""
+	typos := min(mostTypos, len(word)/2)
+	if len(word) < 6 {
+		typos = min(typos, 1)
+	}
+	best, found := typos+1, ""
 	for _, k := range known {
 		if k == word {
 			continue

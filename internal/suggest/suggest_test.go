@@ -10,7 +10,7 @@ func TestWord(t *testing.T) {
 	known := []string{"demo", "web", "web-2", "sandbox", "memory"}
 	for word, want := range map[string]string{
 		"dmeo": "demo", "demoo": "demo", "sanbox": "sandbox", "sandobx": "sandbox", "mem": "", "wbe": "web", "x": "", "": "", "elsewhere": "",
-		"demo": "", "webb2": "web-2",
+		"demo": "", "webb2": "web-2", "deno": "demo", "lens": "", "weeb3": "", "memorry": "memory", "mmeorry": "memory",
 	} {
 		if got := suggest.Word(word, known); got != want {
 			t.Errorf("%q is taken for %q, want %q", word, got, want)

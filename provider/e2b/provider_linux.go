@@ -128,6 +128,10 @@ func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspac
 	if err != nil {
 		return nil, err
 	}
+	// Without the key nothing can be created, nor what was recorded be removed.
+	if _, err := p.apiKey(ctx, spec.ID, opts.Key); err != nil {
+		return nil, fmt.Errorf("e2b: open: %w", err)
+	}
 	own, err := json.Marshal(opts)
 	if err != nil {
 		return nil, fmt.Errorf("e2b: open: %w: %w", fault.Internal, err)
@@ -172,17 +176,20 @@ func (p *Provider) findSandbox(dir string) (remote.Machine, error) {
 	}
 	return &place{p: p, location: l, server: &server{
 		base: l.Server, client: newClient(p.transport), timeout: p.cfg.Timeout,
-		key: func(ctx context.Context) (string, error) {
-			if p.cfg.Secrets == nil {
-				return "", fmt.Errorf("API key %q: %w: there are no secrets", l.Key, fault.Unsupported)
-			}
-			v, err := p.cfg.Secrets.Get(ctx, l.ID, l.Key)
-			if err != nil {
-				return "", fmt.Errorf("API key: secret %q: %w", l.Key, err)
-			}
-			return v.Reveal(), nil
-		},
+		key: func(ctx context.Context) (string, error) { return p.apiKey(ctx, l.ID, l.Key) },
 	}}, nil
+}
+
+// apiKey returns the key of the server for a workspace: the secret of that name.
+func (p *Provider) apiKey(ctx context.Context, id, name string) (string, error) {
+	if p.cfg.Secrets == nil {
+		return "", fmt.Errorf("API key %q: %w: there are no secrets", name, fault.Unsupported)
+	}
+	v, err := p.cfg.Secrets.Get(ctx, id, name)
+	if err != nil {
+		return "", fmt.Errorf("API key: secret %q: %w", name, err)
+	}
+	return v.Reveal(), nil
 }
 
 // Resolve attaches to the workspace that ref names, if the server answers.
