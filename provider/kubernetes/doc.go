@@ -20,8 +20,8 @@
 //
 // An init container copies croft-guest from Config.GuestImage to a volume, which the
 // workspace's container mounts and runs; so the image of a workspace needs nothing of Croft.
-// It has another user, so that the workload can't list the directory of the guest's logs,
-// which it makes, too.
+// It has another user, so that the workload can neither read the program, whose processes it
+// could trace then, nor list the directory of the guest's logs, which it makes, too.
 // This process configures the guest over the container's standard input ("attach") and then
 // speaks to it through a second process in the container, "croft-guest connect" ("exec"):
 // everything goes through the API server, encrypted and authenticated by it. No port listens in a

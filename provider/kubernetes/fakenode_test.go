@@ -104,7 +104,7 @@ func newFakeNode(t testing.TB) *fakeNode {
 		err = os.Mkdir(filepath.Join(dir, "program"), 0o755)
 	}
 	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, "program", "croft-guest"), program, 0o755)
+		err = os.WriteFile(filepath.Join(dir, "program", "croft-guest"), program, 0o711) // as the init container makes it
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -31,7 +31,7 @@ type proof struct {
 const networkLifetime = 10 * time.Minute
 
 // proofVersion changes with what is tested.
-const proofVersion = 2
+const proofVersion = 3
 
 // probeID is the label of a probe's pod instead of a workspace id.
 const probeID = "probe"
@@ -44,6 +44,7 @@ const isolationScript = `
 [ -e /var/run/secrets/kubernetes.io ] && { echo "there is a token of a service account"; exit; }
 echo x > probe && [ "$(cat probe)" = x ] || { echo "the workspace can't be written"; exit; }
 (echo x > ` + program + `) 2>/dev/null && { echo "the program of the guest can be written"; exit; }
+[ ! -r ` + program + ` ] || { echo "the program of the guest can be read, and its processes traced; the image of the guest is of another release"; exit; }
 grep -q '^CapEff:.*0000000000000000$' /proc/self/status || { echo "there are capabilities"; exit; }
 (exec 3<>/dev/tcp/127.0.0.1/1) 2>&1 | grep -q refused && { echo "sockets of the internet can be made"; exit; }
 grep -qi gvisor /proc/version && { echo gvisor; exit; }
