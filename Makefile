@@ -4,6 +4,7 @@ DATA    ?= .croft
 PKG     ?= ./...
 BENCH   ?= all
 FUZZ    ?= 20s
+WORKSPACES ?= 500
 LOAD    ?= -load.duration 10m -load.workspaces 200 -load.clients 50 -load.kills 3
 SIZE     = 91 # MB; raise it in a commit that says why
 GUESTS  ?= amd64 arm64
@@ -58,10 +59,10 @@ cluster: ## a Kubernetes node for tests, in namespaces of its own; the first tim
 	scripts/cluster build
 	scripts/cluster up
 
-test-cluster: ## the provider kubernetes and the manifests against the node of "make cluster"
+test-cluster: ## the provider kubernetes and the manifests against the node of "make cluster"; RUN=TestEgress for one test, WORKSPACES=100 for fewer
 	scripts/cluster up
 	$(if $(RUN),,cd deploy/check && ../../scripts/cluster run $(GO) test -count=1 -run '^TestAPIServerAccepts' ./...)
-	cd provider/kubernetes && ../../scripts/cluster run $(GO) test -count=1 -timeout 90m $(if $(RUN),-run '$(RUN)') ./... -workspaces 500
+	cd provider/kubernetes && ../../scripts/cluster run $(GO) test -count=1 -timeout 90m $(if $(RUN),-run '$(RUN)') . -workspaces $(WORKSPACES)
 
 cluster-down: ## ends it; the build stays in the cache
 	scripts/cluster down

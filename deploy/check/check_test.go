@@ -259,13 +259,15 @@ func TestChartRefusesValues(t *testing.T) {
 	for _, bad := range []string{
 		"replica: 3", "replicas: 0", "replicas: many", "image: {repository: croft-k8s, tag: ''}", "workspaces: {instance: 'a b'}", "data: {size: big}",
 		"service: {type: ExternalName}", "secrets: {token: ''}", "serviceMonitor: {enabled: 'yes'}", "resources: {limits: {memory: lots}}",
+		"workspaces: {volume: hostPath}", "workspaces: {nodeSelector: {pool: 1}}", "workspaces: {tolerations: all}", "workspaces: {requests: {cpu: some}}", "workspaces: {pullSecrets: registry}",
 	} {
 		var values map[string]any
 		if err := yaml.Unmarshal([]byte(bad), &values); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := render(t, values); err == nil {
-			t.Errorf("%s is not refused", bad)
+		key, _, _ := strings.Cut(bad, ":")
+		if _, err := render(t, values); err == nil || !strings.Contains(err.Error(), key) {
+			t.Errorf("%s: got %v, want an error that names the value", bad, err)
 		}
 	}
 }
@@ -278,7 +280,9 @@ hosts: [agents.example]
 config: {caps: {maxOpen: 100}, server: {log: {level: debug}}}
 pullSecrets: [registry]
 namespace: {create: false}
-workspaces: {createNamespace: false, namespace: boxes, instance: team-a, image: "debian:stable", size: 5Gi, storageClass: fast, pullPolicy: Always}
+workspaces:
+  {createNamespace: false, namespace: boxes, instance: "123", image: "debian:stable", size: 5Gi, storageClass: fast, pullPolicy: Always, volume: emptyDir,
+  nodeSelector: {pool: boxes}, tolerations: [{key: boxes, operator: Exists}], requests: {cpu: 100m}, pullSecrets: [of-boxes]}
 networkPolicy: {enabled: false}
 service: {type: LoadBalancer, port: 8443}
 nodeSelector: {pool: servers}
@@ -302,7 +306,9 @@ data: {storageClass: fast, size: 1Gi}
 		env[e.Name] = e.Value
 	}
 	for name, want := range map[string]string{
-		"CROFT_K8S_NAMESPACE": "boxes", "CROFT_K8S_INSTANCE": "team-a", "CROFT_K8S_IMAGE": "debian:stable", "CROFT_K8S_SIZE": "5Gi", "CROFT_K8S_STORAGE_CLASS": "fast", "CROFT_K8S_PULL_POLICY": "Always",
+		"CROFT_K8S_NAMESPACE": "boxes", "CROFT_K8S_INSTANCE": "123", "CROFT_K8S_IMAGE": "debian:stable", "CROFT_K8S_SIZE": "5Gi", "CROFT_K8S_STORAGE_CLASS": "fast", "CROFT_K8S_PULL_POLICY": "Always",
+		"CROFT_K8S_VOLUME": "emptyDir", "CROFT_K8S_NODE_SELECTOR": `{"pool":"boxes"}`, "CROFT_K8S_TOLERATIONS": `[{"key":"boxes","operator":"Exists"}]`,
+		"CROFT_K8S_REQUESTS": `{"cpu":"100m"}`, "CROFT_K8S_PULL_SECRETS": `["of-boxes"]`,
 	} {
 		if env[name] != want {
 			t.Errorf("%s is %q, want %q", name, env[name], want)

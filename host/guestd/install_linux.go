@@ -25,7 +25,10 @@ func install(program, dir string) error {
 		return err
 	}
 	defer f.Close()
-	err = atomicfile.WriteTo(program, atomicfile.Options{Mode: 0o555}, func(w io.Writer) error { // any user runs it
+	// Any user runs it, and none but its owner reads it. The kernel then makes its processes
+	// undumpable when they start: "croft-guest connect" is started while the workload runs, by the
+	// same user, and without the workload's seccomp filter.
+	err = atomicfile.WriteTo(program, atomicfile.Options{Mode: 0o511}, func(w io.Writer) error {
 		_, err := io.Copy(w, f)
 		return err
 	})

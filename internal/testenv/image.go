@@ -36,7 +36,7 @@ type wantedPackage struct {
 // wanted are the packages of the image.
 var wanted = []wantedPackage{
 	{"base-files", false}, {"bash", false}, {"coreutils", false}, {"dash", false}, {"diffutils", false}, {"findutils", false},
-	{"grep", false}, {"gzip", false}, {"hostname", false}, {"libc-bin", false}, {"ncurses-base", false}, {"sed", false}, {"tar", false},
+	{"grep", false}, {"gzip", false}, {"hostname", false}, {"libc-bin", false}, {"ncurses-base", false}, {"perl-base", false}, {"sed", false}, {"tar", false},
 	{"util-linux", false}, {"procps", true}, {"mawk", true}, {"gawk", true}, {"patch", true}, {"less", true}, {"xz-utils", true}, {"unzip", true},
 	{"ca-certificates", true}, {"openssl", true}, {"curl", true}, {"git", true}, {"make", true}, {"tzdata", true}, {"ripgrep", true},
 	{"python3", false}, {"python3-ipykernel", false},
@@ -45,7 +45,7 @@ var wanted = []wantedPackage{
 // unneeded are dependencies that are only needed to install packages, or that tests do
 // not use.
 var unneeded = []string{
-	"debconf", "debconf-2.0", "dpkg", "install-info", "perl", "perl-base", "liberror-perl", "git-man", "init-system-helpers", "mailcap", "mime-support",
+	"debconf", "debconf-2.0", "dpkg", "install-info", "perl", "liberror-perl", "git-man", "init-system-helpers", "mailcap", "mime-support",
 	"login", "passwd", "adduser", "tzdata-legacy",
 }
 

@@ -50,6 +50,10 @@ type Config struct {
 	StorageClass string
 	Size         string
 
+	// Volume says where the files of workspaces are that do not say it themselves: in a
+	// VolumeClaim, or in a VolumeEmptyDir; "" means VolumeClaim.
+	Volume string
+
 	// RuntimeClass is that of workspaces that name none; "" means the cluster's default.
 	RuntimeClass string
 
@@ -93,6 +97,17 @@ const (
 	DefaultAnswerTimeout = time.Minute
 )
 
+// Kinds of volumes.
+const (
+	// VolumeClaim is a PersistentVolumeClaim: the files outlive the pod.
+	VolumeClaim = "claim"
+
+	// VolumeEmptyDir is an emptyDir of at most Config.Size: the files are gone with the pod. So
+	// the pod is created by Open and lives until Destroy, a policy that would need another pod
+	// is refused, and the traits claim no durability.
+	VolumeEmptyDir = "emptyDir"
+)
+
 // options is Spec.Config of this provider.
 type options struct {
 	// Image is the image of the pod.
@@ -101,7 +116,10 @@ type options struct {
 	// RuntimeClass is the RuntimeClass of the pod.
 	RuntimeClass string `json:"runtimeClass,omitempty"`
 
-	// StorageClass and Size are of the claim, as in "10Gi".
+	// Volume is VolumeClaim or VolumeEmptyDir. In a state VolumeClaim is "".
+	Volume string `json:"volume,omitempty"`
+
+	// StorageClass and Size are of the volume, as in "10Gi".
 	StorageClass string `json:"storageClass,omitempty"`
 	Size         string `json:"size,omitempty"`
 
@@ -156,6 +174,9 @@ func (c *Config) setDefaults() error {
 	if err := checkSize(c.Size); err != nil {
 		errs = append(errs, fmt.Errorf("kubernetes: config: %w", err))
 	}
+	if err := checkVolume(c.Volume); err != nil {
+		errs = append(errs, fmt.Errorf("kubernetes: config: %w", err))
+	}
 	if c.UID == 0 {
 		c.UID = DefaultUID
 	}
@@ -181,7 +202,16 @@ func (c *Config) setDefaults() error {
 // capabilities are what a workspace has, without snapshots.
 var capabilities = driver.NewCapabilities(driver.CapFS, driver.CapShell)
 
-// checkSize checks the size of a claim.
+// checkVolume checks the kind of a volume.
+func checkVolume(volume string) error {
+	switch volume {
+	case "", VolumeClaim, VolumeEmptyDir:
+		return nil
+	}
+	return fmt.Errorf("volume %.80q: %w: it is %q or %q", volume, fault.InvalidArgument, VolumeClaim, VolumeEmptyDir)
+}
+
+// checkSize checks the size of a volume.
 func checkSize(size string) error {
 	q, err := resource.ParseQuantity(size)
 	if err != nil || q.Sign() <= 0 {

@@ -7,7 +7,7 @@
 // of the instance and of the workspace:
 //
 //	Secret                  the state (type state): policy, revision, options, the guest's token
-//	PersistentVolumeClaim   the files
+//	PersistentVolumeClaim   the files; or none, and they are in an emptyDir of the pod
 //	Pod                     the guest and the workload; there is none until the first call that
 //	                        needs one, and after an eviction
 //
@@ -20,12 +20,14 @@
 //
 // An init container copies croft-guest from Config.GuestImage to a volume, which the
 // workspace's container mounts and runs; so the image of a workspace needs nothing of Croft.
-// It has another user, so that the workload can't list the directory of the guest's logs,
-// which it makes, too.
+// It has another user, so that the workload can neither read the program, whose processes it
+// could trace then, nor list the directory of the guest's logs, which it makes, too.
 // This process configures the guest over the container's standard input ("attach") and then
 // speaks to it through a second process in the container, "croft-guest connect" ("exec"):
-// everything goes through the API server, encrypted and authenticated by it, and nothing needs
-// to reach the pod's address. What goes over "exec" is in no log of the node.
+// everything goes through the API server, encrypted and authenticated by it. No port listens in a
+// pod, so that its NetworkPolicy denies both directions, and Croft distributes no certificates.
+// The price is the load of the API server; see docs/kubernetes.md. What goes over "exec" is in no
+// log of the node.
 //
 // A guest lives on when this process ends, and ends by itself after Config.Lease without a
 // connection; then the pod has ended, and the files stay in the claim. A pod that was deleted,

@@ -17,6 +17,7 @@ import (
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/testenv"
 	"github.com/croft-run/croft/workspace/driver"
+	"github.com/croft-run/croft/workspace/workspacetest"
 )
 
 // hosts resolves what a test calls its server.
@@ -130,6 +131,27 @@ func TestEgress(t *testing.T) {
 	if left, err := os.ReadDir(filepath.Join(dir, "kubernetes", proxiesName)); err != nil || len(left) > 0 {
 		t.Errorf("files of proxies are left: %v, %v", left, err)
 	}
+}
+
+// withHosts opens workspaces that may reach a host, so that their processes may have sockets.
+type withHosts struct{ *Provider }
+
+func (p withHosts) Open(ctx context.Context, spec driver.Spec) (*driver.Workspace, error) {
+	spec.Policy.Network = allow("good.test", 80)
+	return p.Provider.Open(ctx, spec)
+}
+
+// TestConformancePorts runs the checks of ports, which workspaces without a network do not have.
+func TestConformancePorts(t *testing.T) {
+	needCluster(t)
+	denyPods(t)
+	cache := t.TempDir()
+	workspacetest.Run(t, workspacetest.Harness{
+		Only: "Dial", Leftovers: leftovers,
+		Provider: func(t testing.TB, dir string) driver.Provider {
+			return withHosts{newProvider(t, dir, func(c *Config) { c.Cache = cache })}
+		},
+	})
 }
 
 // TestEgressNeedsADeniedNetwork: where a pod reaches its node, no hosts can be allowed.

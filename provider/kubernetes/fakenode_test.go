@@ -104,7 +104,7 @@ func newFakeNode(t testing.TB) *fakeNode {
 		err = os.Mkdir(filepath.Join(dir, "program"), 0o755)
 	}
 	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, "program", "croft-guest"), program, 0o755)
+		err = os.WriteFile(filepath.Join(dir, "program", "croft-guest"), program, 0o711) // as the init container makes it
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -140,17 +140,33 @@ func (n *fakeNode) runc(args ...string) *exec.Cmd {
 	return cmd
 }
 
-func (n *fakeNode) provider(t testing.TB, address, dir string) *Provider {
+func (n *fakeNode) provider(t testing.TB, address, dir string, mods ...func(*Config)) *Provider {
 	t.Helper()
-	p, err := New(&Config{
+	cfg := &Config{
 		REST: &rest.Config{Host: address, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}, Namespace: "fake", Instance: instance(dir), Image: testImage, GuestImage: guestImage, Size: "64Mi",
 		Cache: os.Getenv(cacheVar), Lease: 2 * time.Minute, StartTimeout: time.Minute,
 		Snapshots: snapshot.Open(snapshot.Dir(filepath.Join(dir, "store")), &snapshot.Options{CacheDir: filepath.Join(dir, "cache")}),
-	})
+	}
+	for _, mod := range mods {
+		mod(cfg)
+	}
+	p, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return p
+}
+
+// leftovers lists the objects of the instance of dir.
+func (n *fakeNode) leftovers(dir string) (names []string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for key, o := range n.objects {
+		if o.GetLabels()[LabelInstance] == instance(dir) {
+			names = append(names, key)
+		}
+	}
+	return names
 }
 
 // fakeVar is the address of the fake node, for processes that the suite starts.
@@ -161,25 +177,23 @@ func TestConformanceOnFakeNode(t *testing.T) {
 	if os.Getenv(clusterVar) != "" {
 		t.Skip("skipped: TestConformance runs on a real cluster")
 	}
-	var n *fakeNode
-	if os.Getenv(fakeVar) == "" {
-		n = newFakeNode(t)
-		t.Setenv(fakeVar, n.server.URL)
-		t.Setenv(cacheVar, filepath.Join(n.dir, "cache"))
-	}
+	n := useFakeNode(t)
 	workspacetest.Run(t, workspacetest.Harness{
-		Provider: func(t testing.TB, dir string) driver.Provider { return n.provider(t, os.Getenv(fakeVar), dir) },
-		Leftovers: func(t testing.TB, dir string) (names []string) {
-			n.mu.Lock()
-			defer n.mu.Unlock()
-			for key, o := range n.objects {
-				if o.GetLabels()[LabelInstance] == instance(dir) {
-					names = append(names, key)
-				}
-			}
-			return names
-		},
+		Provider:  func(t testing.TB, dir string) driver.Provider { return n.provider(t, os.Getenv(fakeVar), dir) },
+		Leftovers: func(_ testing.TB, dir string) []string { return n.leftovers(dir) },
 	})
+}
+
+// useFakeNode starts a fake node; nil in a process that the suite started.
+func useFakeNode(t *testing.T) *fakeNode {
+	t.Helper()
+	if os.Getenv(fakeVar) != "" {
+		return nil
+	}
+	n := newFakeNode(t)
+	t.Setenv(fakeVar, n.server.URL)
+	t.Setenv(cacheVar, filepath.Join(n.dir, "cache"))
+	return n
 }
 
 // ServeHTTP serves /api/v1/namespaces/NAMESPACE/RESOURCE[/NAME[/VERB]].

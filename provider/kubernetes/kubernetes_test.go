@@ -248,6 +248,9 @@ func TestACommandRunsInAPod(t *testing.T) {
 	dir := t.TempDir()
 	p := newProvider(t, dir)
 	ws := open(t, p)
+	if ws.Shell.Dial != nil {
+		t.Error("there is Dial, without a network")
+	}
 	write(t, ws, "from-host", "hello")
 	res := run(t, ws, "cat from-host; echo made > from-inside; id -u; pwd; hostname")
 	if got, want := string(res.Stdout), "hello65532\n/workspace\ncroft\n"; got != want || res.ExitCode != 0 {

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/host/guest"
@@ -53,20 +54,37 @@ type launch struct {
 	token  string
 	level  driver.Isolation
 	owner  []metav1.OwnerReference
-	claim  string // "" is a temporary volume
-	key    string // digest of the pod's settings
+	claim  string    // "" is a temporary volume
+	pod    types.UID // whose emptyDir has the files; "" if another pod may be started
+	key    string    // digest of the pod's settings
 }
 
 // newLaunch returns the pod of a workspace.
 func (p *Provider) newLaunch(st *state, level driver.Isolation) (*launch, error) {
+	key, err := p.podKey(st, level)
+	if err != nil {
+		return nil, err
+	}
+	l := &launch{
+		id: st.ID, name: objectName(st.ID), policy: st.Policy, opts: st.Options, token: st.Token, level: level, owner: st.owner(), pod: st.Pod, key: key,
+	}
+	if st.Options.Volume != VolumeEmptyDir {
+		l.claim = l.name
+	}
+	return l, nil
+}
+
+// podKey returns the digest of a pod's settings.
+func (p *Provider) podKey(st *state, level driver.Isolation) (string, error) {
 	key, err := supervise.Key(p.guestVersion(), st.Options, st.Policy.Env, st.Policy.ReadOnly, st.Policy.Limits, st.Policy.Durable, p.cfg.UID, level, st.Policy.Network.None())
 	if err != nil {
-		return nil, fmt.Errorf("kubernetes: %w", err)
+		return "", fmt.Errorf("kubernetes: %w", err)
 	}
-	return &launch{
-		id: st.ID, name: objectName(st.ID), policy: st.Policy, opts: st.Options, token: st.Token, level: level, owner: st.owner(), claim: objectName(st.ID), key: key,
-	}, nil
+	return key, nil
 }
+
+// emptyDirLease is that of a guest whose files end with it: longer than a workspace lives.
+const emptyDirLease = 10 * 365 * 24 * time.Hour
 
 // guestConfig returns the configuration of the guest.
 func (p *Provider) guestConfig(l *launch) guestproto.Config {
@@ -78,6 +96,9 @@ func (p *Provider) guestConfig(l *launch) guestproto.Config {
 	}
 	if !l.policy.Network.None() {
 		configureProxy(&cfg)
+	}
+	if l.opts.Volume == VolumeEmptyDir {
+		cfg.Lease = emptyDirLease
 	}
 	return cfg
 }
@@ -93,7 +114,11 @@ func (p *Provider) podSpec(l *launch) *corev1.Pod {
 	asOther.RunAsUser = &other
 	temporary := corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}
 	files := temporary
-	if l.claim != "" {
+	switch {
+	case l.opts.Volume == VolumeEmptyDir:
+		size := resource.MustParse(l.opts.Size) // checked by checkSize
+		files = corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: &size}}
+	case l.claim != "":
 		files = corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: l.claim}}
 	}
 	memory := l.policy.Limits[driver.ResourceMemory].Max
@@ -185,8 +210,12 @@ const (
 	connectPause = 200 * time.Millisecond
 )
 
-// connectGuest connects to the guest of a pod, and starts the pod if there is none like it.
+// connectGuest connects to the guest of a pod, and starts the pod if there is none like it and
+// another one has the same files.
 func (p *Provider) connectGuest(ctx context.Context, l *launch) (*guest.Client, error) {
+	if l.pod != "" {
+		return p.connectEmptyDir(ctx, l)
+	}
 	for tries := 0; ; tries++ {
 		pod, err := p.getPod(ctx, l.name)
 		if fault.Of(err) == fault.NotFound {
@@ -223,9 +252,33 @@ func (p *Provider) connectGuest(ctx context.Context, l *launch) (*guest.Client, 
 	}
 }
 
+// connectEmptyDir connects to the guest of the pod whose emptyDir has the files.
+func (p *Provider) connectEmptyDir(ctx context.Context, l *launch) (*guest.Client, error) {
+	for tries := 0; ; tries++ {
+		if _, err := p.getEmptyDirPod(ctx, l.name, l.pod); err != nil {
+			return nil, err
+		}
+		c, err := p.adoptGuest(ctx, l)
+		switch {
+		case fault.Of(err) == fault.Evicted:
+			return nil, fmt.Errorf("kubernetes: connect to the guest: %w: it is of another version, and the files are in an emptyDir of its pod", fault.Unavailable)
+		case err == nil || ctx.Err() != nil || tries == connectTries:
+			return c, err
+		}
+		if err := sleepContext(ctx, connectPause); err != nil {
+			return nil, err
+		}
+	}
+}
+
 // matches reports whether a pod is what the launch would create, and has not ended.
 func (l *launch) matches(pod *corev1.Pod) bool {
-	return pod.DeletionTimestamp == nil && pod.Annotations[annotationKey] == l.key && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
+	return pod.Annotations[annotationKey] == l.key && !hasEnded(pod)
+}
+
+// hasEnded reports whether a pod has ended, or will.
+func hasEnded(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
 // adoptGuest connects to the guest of a pod that exists.

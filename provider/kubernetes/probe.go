@@ -31,7 +31,7 @@ type proof struct {
 const networkLifetime = 10 * time.Minute
 
 // proofVersion changes with what is tested.
-const proofVersion = 2
+const proofVersion = 3
 
 // probeID is the label of a probe's pod instead of a workspace id.
 const probeID = "probe"
@@ -44,6 +44,7 @@ const isolationScript = `
 [ -e /var/run/secrets/kubernetes.io ] && { echo "there is a token of a service account"; exit; }
 echo x > probe && [ "$(cat probe)" = x ] || { echo "the workspace can't be written"; exit; }
 (echo x > ` + program + `) 2>/dev/null && { echo "the program of the guest can be written"; exit; }
+[ ! -r ` + program + ` ] || { echo "the program of the guest can be read, and its processes traced; the image of the guest is of another release"; exit; }
 grep -q '^CapEff:.*0000000000000000$' /proc/self/status || { echo "there are capabilities"; exit; }
 (exec 3<>/dev/tcp/127.0.0.1/1) 2>&1 | grep -q refused && { echo "sockets of the internet can be made"; exit; }
 grep -qi gvisor /proc/version && { echo gvisor; exit; }
@@ -58,7 +59,7 @@ func (p *Provider) Probe(ctx context.Context) (driver.Traits, error) {
 	if err != nil {
 		return driver.Traits{}, fmt.Errorf("kubernetes: probe: %w", err)
 	}
-	return f.traits(), nil
+	return f.traits(p.cfg.Volume), nil
 }
 
 // A clusterTest is a test that runs, or has ended.
@@ -181,8 +182,8 @@ func (p *Provider) testCluster(ctx context.Context, class string) (*proof, error
 	return f, nil
 }
 
-// traits returns the traits of workspaces in pods.
-func (f *proof) traits() driver.Traits {
+// traits returns the traits of workspaces in pods with a kind of volume.
+func (f *proof) traits(volume string) driver.Traits {
 	by := "a pod of the restricted Pod Security Standard: namespaces, a read-only rootfs, seccomp, no new privileges, no capabilities, not root"
 	if f.Level == driver.IsolationGVisor {
 		by = "gVisor: a kernel in user space; and " + by
@@ -209,5 +210,10 @@ func (f *proof) traits() driver.Traits {
 	t.Limits[driver.ResourceDisk] = driver.Enforcement{Reason: "whether a volume has a quota depends on its storage class"}
 	t.Limits[driver.ResourceWall] = driver.Enforcement{By: "the guest, which kills the whole process tree"}
 	t.Limits[driver.ResourceOpenFiles] = driver.Enforcement{By: "a hard resource limit of each process"}
+	if volume == VolumeEmptyDir {
+		t.Durability = driver.DurableNone // the files end with the pod, and the pod with the guest
+		t.ReadOnly = driver.Enforcement{Reason: "an emptyDir that can't be written stays empty"}
+		t.Limits[driver.ResourceDisk] = driver.Enforcement{Reason: "a pod beyond the size of its emptyDir is evicted, and its files with it"}
+	}
 	return t
 }

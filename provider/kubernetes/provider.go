@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
@@ -144,7 +145,7 @@ func (p *Provider) checkSpec(spec driver.Spec) (opts options, err error) {
 		return opts, fmt.Errorf("kubernetes: open: a snapshot to start from: %w: there is no snapshot store", fault.Unsupported)
 	}
 	for field, otherwise := range map[*string]string{
-		&opts.Image: p.cfg.Image, &opts.RuntimeClass: p.cfg.RuntimeClass, &opts.StorageClass: p.cfg.StorageClass, &opts.Size: p.cfg.Size,
+		&opts.Image: p.cfg.Image, &opts.RuntimeClass: p.cfg.RuntimeClass, &opts.StorageClass: p.cfg.StorageClass, &opts.Size: p.cfg.Size, &opts.Volume: p.cfg.Volume,
 	} {
 		if *field == "" {
 			*field = otherwise
@@ -152,6 +153,12 @@ func (p *Provider) checkSpec(spec driver.Spec) (opts options, err error) {
 	}
 	if err := checkSize(opts.Size); err != nil {
 		return opts, fmt.Errorf("kubernetes: open: config: %w", err)
+	}
+	if err := checkVolume(opts.Volume); err != nil {
+		return opts, fmt.Errorf("kubernetes: open: config: %w", err)
+	}
+	if opts.Volume == VolumeClaim {
+		opts.Volume = ""
 	}
 	opts.From = spec.From.Snapshot
 	if missing := p.Capabilities().Missing(spec.Want); len(missing) > 0 {
@@ -172,7 +179,7 @@ func (p *Provider) checkPolicy(ctx context.Context, policy driver.Policy, opts o
 	if err := p.checkNetwork(policy.Network, f); err != nil {
 		return nil, err
 	}
-	return f, policy.Check(f.traits())
+	return f, policy.Check(f.traits(opts.Volume))
 }
 
 // ensureWorkspace creates what a workspace needs but its pod, or changes its policy. It
@@ -210,7 +217,7 @@ func (p *Provider) ensureWorkspace(ctx context.Context, spec driver.Spec, opts o
 		if st, err = p.fillWorkspace(ctx, st, from, f); err != nil {
 			return nil, err
 		}
-	} else if err := p.checkClaim(ctx, spec.ID); err != nil {
+	} else if err := p.checkFiles(ctx, st); err != nil {
 		return nil, err
 	}
 	if st.Policy.Equal(spec.Policy) {
@@ -219,35 +226,62 @@ func (p *Provider) ensureWorkspace(ctx context.Context, spec driver.Spec, opts o
 	return p.applyPolicy(ctx, st.ID, spec.Policy, f)
 }
 
-// fillWorkspace creates the claim of a new workspace, and writes the files that it starts with.
+// fillWorkspace creates the volume of a new workspace, and writes the files that it starts with.
 func (p *Provider) fillWorkspace(ctx context.Context, st *state, from *snapshotOrigin, f *proof) (*state, error) {
-	if err := p.ensureClaim(ctx, st); err != nil {
-		return nil, err
+	var pod types.UID
+	var err error
+	if st.Options.Volume != VolumeEmptyDir {
+		err = p.ensureClaim(ctx, st)
+	} else {
+		pod, err = p.startEmptyDir(ctx, st, f)
 	}
-	if from != nil {
-		if err := p.writeOrigin(ctx, st, from, f); err != nil {
-			return nil, err
-		}
+	if err == nil && from != nil {
+		err = p.writeOrigin(ctx, st, from, f)
+	}
+	if err != nil {
+		return nil, err
 	}
 	return p.changeState(ctx, st.ID, func(st *state) error {
 		if st.Destroying {
 			return fmt.Errorf("the workspace was destroyed meanwhile: %w", fault.Conflict)
 		}
-		st.Filled = true
+		st.Filled, st.Pod = true, pod
 		return nil
 	})
+}
+
+// startEmptyDir starts the pod of a new workspace whose files are in an emptyDir, and returns the
+// pod, with which the files end.
+func (p *Provider) startEmptyDir(ctx context.Context, st *state, f *proof) (types.UID, error) {
+	l, err := p.newLaunch(st, f.Level)
+	if err != nil {
+		return "", err
+	}
+	c, err := p.connectGuest(ctx, l)
+	if err != nil {
+		return "", err
+	}
+	c.Close() //nolint:errcheck // nothing is lost with it
+	pod, err := p.getPod(ctx, l.name)
+	if err != nil {
+		return "", err
+	}
+	return pod.UID, nil
 }
 
 // applyPolicy changes the policy, and ends a pod that can't apply the new one. It requires the
 // lock of the id.
 func (p *Provider) applyPolicy(ctx context.Context, id string, policy driver.Policy, f *proof) (*state, error) {
-	st, err := p.setPolicy(ctx, id, policy)
+	st, err := p.setPolicy(ctx, id, policy, f.Level)
 	if err != nil {
 		return nil, err
 	}
 	p.setOpenState(id, func(o *openState) { o.revision = max(o.revision, st.Revision) })
 	if err := p.proxies().Update(id, policy.Network); err != nil {
 		return nil, fmt.Errorf("kubernetes: %w", err)
+	}
+	if st.Pod != "" { // setPolicy has checked that the pod can stay
+		return st, nil
 	}
 	l, err := p.newLaunch(st, f.Level)
 	if err != nil {
@@ -303,7 +337,7 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 	if err := driver.CheckCapabilities(ref, p.Capabilities()); err != nil {
 		return nil, err
 	}
-	if err := p.checkClaim(ctx, pl.ID); err != nil {
+	if err := p.checkFiles(ctx, st); err != nil {
 		return nil, wsdir.OpenFailed(ctx, Kind, "resolve", err)
 	}
 	f, err := p.checkPolicy(ctx, st.Policy, st.Options)
@@ -325,16 +359,17 @@ func (p *Provider) attachWorkspace(st *state, f *proof) (*driver.Workspace, erro
 		Close: h.close, Destroy: h.destroy, Update: h.update,
 		NoPause: "a pod can't be paused",
 	}
+	if st.Options.Volume == VolumeEmptyDir {
+		life.Update = nil // most changes need another pod
+	}
 	if p.cfg.Snapshots != nil {
 		life.Snapshot = h.snapshotAdapter(st).Module()
 	}
-	return &driver.Workspace{Ref: ref, Traits: f.traits(), Life: life, FS: supervise.Files(h.files), Shell: withoutDial(supervise.Shell(h.shell))}, nil
-}
-
-// withoutDial returns a shell without Dial: processes can't listen on ports.
-func withoutDial(s *driver.Shell) *driver.Shell {
-	s.Dial = nil
-	return s
+	shell := supervise.Shell(h.shell)
+	if st.Policy.Network.None() {
+		shell.Dial = nil // processes can't listen on ports
+	}
+	return &driver.Workspace{Ref: ref, Traits: f.traits(st.Options.Volume), Life: life, FS: supervise.Files(h.files), Shell: shell}, nil
 }
 
 func (p *Provider) newRef(st *state) (driver.Ref, error) {

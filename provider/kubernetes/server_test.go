@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -30,24 +31,23 @@ var workspaces = flag.Int("workspaces", 40, "how many workspaces TestManyWorkspa
 
 const serverToken = "token-of-the-tests-server"
 
-// A testServer is croft-k8s up, the program itself, on a PostgreSQL of its own, with the rights
-// of Role.
-type testServer struct {
-	*client.Client
+// An installation is what servers share: the program croft-k8s, a PostgreSQL, a bucket, and the
+// rights of Role.
+type installation struct {
 	dir      string // of the instance, see leftovers
-	data     string
+	program  string
 	bucket   string // its directory
 	database string
-	cmd      *exec.Cmd
+	env      []string
 }
 
-func startServer(t *testing.T, settings string) *testServer {
+func newInstallation(t *testing.T, settings string) *installation {
 	t.Helper()
 	cfg := config(t, t.TempDir())
 	dir := t.TempDir()
-	s := &testServer{dir: dir, data: filepath.Join(dir, "data"), bucket: filepath.Join(dir, "bucket"), database: testenv.NeedsPostgres(t).Database(t)}
-	program, kubeconfig, settingsFile, log := filepath.Join(dir, "croft-k8s"), filepath.Join(dir, "kubeconfig"), filepath.Join(dir, "croft.yaml"), filepath.Join(dir, "log")
-	runProgram(t, "go", "build", "-o", program, "./cmd/croft-k8s")
+	in := &installation{dir: dir, program: filepath.Join(dir, "croft-k8s"), bucket: filepath.Join(dir, "bucket"), database: testenv.NeedsPostgres(t).Database(t)}
+	kubeconfig, settingsFile, secret := filepath.Join(dir, "kubeconfig"), filepath.Join(dir, "croft.yaml"), filepath.Join(dir, "secret")
+	runProgram(t, "go", "build", "-o", in.program, "./cmd/croft-k8s")
 	config := api.NewConfig()
 	config.Clusters["c"] = &api.Cluster{Server: cfg.REST.Host, CertificateAuthorityData: cfg.REST.CAData}
 	config.AuthInfos["c"] = &api.AuthInfo{Token: os.Getenv(tokenVar)}
@@ -56,27 +56,55 @@ func startServer(t *testing.T, settings string) *testServer {
 	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Mkdir(s.bucket, 0o700); err != nil {
+	if err := os.Mkdir(in.bucket, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(settingsFile, []byte(settings), 0o600); err != nil {
-		t.Fatal(err)
+	for name, text := range map[string]string{settingsFile: settings, secret: strings.Repeat("s3cret", 8)} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
+	in.env = append(os.Environ(), "HOME="+dir, "CROFT_CONFIG="+settingsFile, "CROFT_STORE="+in.database, "CROFT_BUCKET=file://"+in.bucket, "CROFT_TOKEN="+serverToken,
+		"KUBECONFIG="+kubeconfig, "CROFT_K8S_NAMESPACE="+cfg.Namespace, "CROFT_K8S_INSTANCE="+instance(dir), "CROFT_K8S_IMAGE="+testImage,
+		"CROFT_K8S_GUEST_IMAGE="+guestImage, "CROFT_K8S_PULL_POLICY=Never", "CROFT_K8S_SIZE=64Mi", "CROFT_CLUSTER_SECRET_FILE="+secret)
+	return in
+}
+
+// A testServer is croft-k8s up, the program itself.
+type testServer struct {
+	*client.Client
+	*installation
+	data string
+	cmd  *exec.Cmd
+}
+
+// startServer starts the one server of an installation.
+func startServer(t *testing.T, settings string) *testServer {
+	t.Helper()
+	return newInstallation(t, settings).start(t, "")
+}
+
+// start starts a server. With a name it is a replica.
+func (in *installation) start(t *testing.T, node string) *testServer {
+	t.Helper()
 	addr, err := testenv.Loopback()
 	if err != nil {
 		t.Fatal(err)
 	}
+	s := &testServer{installation: in, data: filepath.Join(in.dir, "data"+node)}
+	log := filepath.Join(in.dir, "log"+node)
 	logFile, err := os.Create(log)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer logFile.Close()
-	s.cmd = exec.Command(program, "up", "--addr", addr)
+	s.cmd = exec.Command(in.program, "up", "--addr", addr)
 	s.cmd.Stdout, s.cmd.Stderr = logFile, logFile
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	s.cmd.Env = append(os.Environ(), "HOME="+dir, "CROFT_DATA="+s.data, "CROFT_CONFIG="+settingsFile, "CROFT_STORE="+s.database, "CROFT_BUCKET=file://"+s.bucket, "CROFT_TOKEN="+serverToken,
-		"KUBECONFIG="+kubeconfig, "CROFT_K8S_NAMESPACE="+cfg.Namespace, "CROFT_K8S_INSTANCE="+instance(dir), "CROFT_K8S_IMAGE="+testImage,
-		"CROFT_K8S_GUEST_IMAGE="+guestImage, "CROFT_K8S_PULL_POLICY=Never", "CROFT_K8S_SIZE=64Mi")
+	s.cmd.Env = slices.Concat(in.env, []string{"CROFT_DATA=" + s.data})
+	if node != "" {
+		s.cmd.Env = append(s.cmd.Env, "CROFT_NODE="+node, "CROFT_ADVERTISE=http://"+addr)
+	}
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -114,9 +142,9 @@ func (s *testServer) stop(t *testing.T) {
 }
 
 // rows counts the rows of a table.
-func (s *testServer) rows(t *testing.T, table string) string {
+func (in *installation) rows(t *testing.T, table string) string {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), testenv.NeedsProgram(t, "psql"), s.database, "-Atc", "SELECT count(*) FROM "+table).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), testenv.NeedsProgram(t, "psql"), in.database, "-Atc", "SELECT count(*) FROM "+table).CombinedOutput()
 	if err != nil {
 		t.Fatalf("psql: %v\n%s", err, out)
 	}
@@ -158,15 +186,21 @@ func TestManyWorkspaces(t *testing.T) {
 		t.Error(err)
 	}
 	s.stop(t)
-	if left := leftovers(t, s.dir); len(left) > 0 {
+	s.wantNothing(t)
+}
+
+// wantNothing checks that nothing is left in the namespace, in the database and in the bucket.
+func (in *installation) wantNothing(t *testing.T) {
+	t.Helper()
+	if left := leftovers(t, in.dir); len(left) > 0 {
 		t.Errorf("left in the namespace: %v", left)
 	}
 	for _, table := range []string{"workspaces", "holds", "holders"} {
-		if n := s.rows(t, table); n != "0" {
+		if n := in.rows(t, table); n != "0" {
 			t.Errorf("the table %s has %s rows", table, n)
 		}
 	}
-	checkBucket(t, s.bucket)
+	checkBucket(t, in.bucket)
 }
 
 // checkBucket checks that a bucket has nothing but the version of the store, and packs that are

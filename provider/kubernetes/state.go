@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/host/wsdir"
@@ -31,9 +32,12 @@ type state struct {
 	Options  options       `json:"options"`
 	Token    string        `json:"token"` // of connections to the guest
 
-	// Filled is set when Open has created the claim, with the files of the snapshot that
+	// Filled is set when Open has created the volume, with the files of the snapshot that
 	// the workspace starts from.
 	Filled bool `json:"filled,omitempty"`
+
+	// Pod is the pod whose emptyDir has the files; "" if they are in a claim.
+	Pod types.UID `json:"pod,omitempty"`
 
 	// Destroying is set before anything is deleted.
 	Destroying bool `json:"destroying,omitempty"`
@@ -112,13 +116,25 @@ func (p *Provider) changeState(ctx context.Context, id string, change func(*stat
 	}
 }
 
-// setPolicy changes the policy under a higher revision.
-func (p *Provider) setPolicy(ctx context.Context, id string, policy driver.Policy) (*state, error) {
+// setPolicy changes the policy under a higher revision. It refuses one that needs another pod if
+// that would not have the files.
+func (p *Provider) setPolicy(ctx context.Context, id string, policy driver.Policy, level driver.Isolation) (*state, error) {
 	return p.changeState(ctx, id, func(st *state) error {
 		if st.Destroying {
 			return wsdir.Gone(Kind)
 		}
+		was, err := p.podKey(st, level)
+		if err != nil {
+			return err
+		}
 		st.Policy = policy
+		key, err := p.podKey(st, level)
+		if err != nil {
+			return err
+		}
+		if st.Pod != "" && key != was {
+			return fmt.Errorf("kubernetes: change the policy: %w: it needs another pod, and the files are in an emptyDir of this one", fault.Unsupported)
+		}
 		st.Revision++
 		return nil
 	})
@@ -161,6 +177,25 @@ func (p *Provider) checkClaim(ctx context.Context, id string) error {
 		return wsdir.Gone(Kind)
 	}
 	return err
+}
+
+// checkFiles returns an error with the cause gone if the files of a workspace do not exist.
+func (p *Provider) checkFiles(ctx context.Context, st *state) error {
+	if st.Pod == "" {
+		return p.checkClaim(ctx, st.ID)
+	}
+	_, err := p.getEmptyDirPod(ctx, objectName(st.ID), st.Pod)
+	return err
+}
+
+// getEmptyDirPod returns the pod whose emptyDir has the files of a workspace, or an error with the
+// cause gone if it has ended.
+func (p *Provider) getEmptyDirPod(ctx context.Context, name string, uid types.UID) (*corev1.Pod, error) {
+	pod, err := p.getPod(ctx, name)
+	if fault.Of(err) == fault.NotFound || err == nil && (pod.UID != uid || hasEnded(pod)) {
+		return nil, wsdir.Gone(Kind)
+	}
+	return pod, err
 }
 
 // removeWorkspace removes the objects of a workspace. The state goes last, so that a removal

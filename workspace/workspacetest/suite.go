@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/croft-run/croft/workspace"
@@ -30,6 +31,9 @@ type Harness struct {
 	// Secrets are texts that the provider or Config was configured with, such as a
 	// password. No ref may hold one.
 	Secrets []string
+
+	// Only is the area of the checks to run, such as "Dial"; "" means all.
+	Only string
 
 	Config    json.RawMessage // Spec.Config for every Open; may be nil
 	BadConfig json.RawMessage // must be refused; nil is {"no-such-key":1}
@@ -62,6 +66,9 @@ func Run(t *testing.T, h Harness) {
 	}
 	sample := newSample(t, h)
 	for _, check := range Checks {
+		if area, _, _ := strings.Cut(check.Name, "/"); h.Only != "" && area != h.Only {
+			continue
+		}
 		t.Run(check.Name, func(t *testing.T) {
 			env := sample.newEnv(t)
 			if reason, ok := env.needsMet(check); !ok {

@@ -8,7 +8,12 @@
 //	CROFT_K8S_STORAGE_CLASS  storage class of their claims; default: the cluster's
 //	CROFT_K8S_SIZE           size of their claims
 //	CROFT_K8S_RUNTIME_CLASS  RuntimeClass of their pods, such as gvisor
+//	CROFT_K8S_VOLUME         claim, or emptyDir: the files are gone with the pod; default claim
 //	CROFT_K8S_PULL_POLICY    Always, IfNotPresent or Never
+//	CROFT_K8S_PULL_SECRETS   names of Secrets for the registries, as YAML: [registry]
+//	CROFT_K8S_NODE_SELECTOR  labels of nodes on which pods run, as YAML: {pool: workspaces}
+//	CROFT_K8S_TOLERATIONS    tolerations of pods, as YAML: [{key: workspaces, operator: Exists}]
+//	CROFT_K8S_REQUESTS       what each pod requests of its node, as YAML: {cpu: 100m, memory: 256Mi}
 //
 // The cluster is that of KUBECONFIG or ~/.kube/config; in a pod it is the pod's own.
 package main
@@ -21,6 +26,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/croft-run/croft/daemon"
 	"github.com/croft-run/croft/daemon/app"
@@ -49,6 +55,14 @@ func isQuestion(args []string) bool {
 }
 
 func provider() (*kubernetes.Provider, error) {
+	cfg, err := readConfig()
+	if err != nil {
+		return nil, err
+	}
+	return kubernetes.New(cfg)
+}
+
+func readConfig() (*kubernetes.Config, error) {
 	for _, name := range []string{"CROFT_K8S_INSTANCE", "CROFT_K8S_GUEST_IMAGE"} {
 		if os.Getenv(name) == "" {
 			return nil, fmt.Errorf("%w: the variable %s is required; docs/kubernetes.md has all", fault.InvalidArgument, name)
@@ -58,11 +72,30 @@ func provider() (*kubernetes.Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	return kubernetes.New(&kubernetes.Config{
+	cfg := &kubernetes.Config{
 		Namespace: os.Getenv("CROFT_K8S_NAMESPACE"), Instance: os.Getenv("CROFT_K8S_INSTANCE"),
 		Image: os.Getenv("CROFT_K8S_IMAGE"), GuestImage: os.Getenv("CROFT_K8S_GUEST_IMAGE"), PullPolicy: corev1.PullPolicy(os.Getenv("CROFT_K8S_PULL_POLICY")),
-		StorageClass: os.Getenv("CROFT_K8S_STORAGE_CLASS"), Size: os.Getenv("CROFT_K8S_SIZE"), RuntimeClass: os.Getenv("CROFT_K8S_RUNTIME_CLASS"),
+		StorageClass: os.Getenv("CROFT_K8S_STORAGE_CLASS"), Size: os.Getenv("CROFT_K8S_SIZE"), Volume: os.Getenv("CROFT_K8S_VOLUME"), RuntimeClass: os.Getenv("CROFT_K8S_RUNTIME_CLASS"),
 		Cache: filepath.Join(data, "kubernetes"),
 		Log:   slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
-	})
+	}
+	return cfg, readPodSettings(cfg)
+}
+
+// readPodSettings reads the variables that are YAML.
+func readPodSettings(cfg *kubernetes.Config) error {
+	for _, v := range []struct {
+		name, example string
+		field         any
+	}{
+		{"CROFT_K8S_PULL_SECRETS", "[registry]", &cfg.PullSecrets},
+		{"CROFT_K8S_NODE_SELECTOR", "{pool: workspaces}", &cfg.NodeSelector},
+		{"CROFT_K8S_TOLERATIONS", "[{key: workspaces, operator: Exists}]", &cfg.Tolerations},
+		{"CROFT_K8S_REQUESTS", "{cpu: 100m, memory: 256Mi}", &cfg.Requests},
+	} {
+		if err := yaml.UnmarshalStrict([]byte(os.Getenv(v.name)), v.field); err != nil {
+			return fmt.Errorf("%w: the variable %s must be YAML such as %s: %w", fault.InvalidArgument, v.name, v.example, err)
+		}
+	}
+	return nil
 }
