@@ -63,6 +63,10 @@ type KeyStore interface {
 	ReplaceKey(ctx context.Context, id, hash string, expires, until time.Time) error
 	RevokeKey(ctx context.Context, id string, at time.Time) error
 	UseKey(ctx context.Context, id string, at time.Time) error
+
+	// EndSession records that a session of the page ended before it expires.
+	EndSession(ctx context.Context, id string, expires time.Time) error
+	SessionEnded(ctx context.Context, id string) (bool, error)
 }
 
 // Prefix begins the text of every key. The E2B SDKs expect it, followed by hexadecimal digits.
@@ -91,8 +95,9 @@ const (
 type Keys struct {
 	store KeyStore
 
-	mu    sync.Mutex
-	cache map[string]cachedKey // guarded by mu; by hash
+	mu       sync.Mutex
+	cache    map[string]cachedKey // guarded by mu; by hash
+	sessions map[string]time.Time // guarded by mu; when a session was last seen not to have ended
 }
 
 type cachedKey struct {
@@ -101,7 +106,9 @@ type cachedKey struct {
 }
 
 // NewKeys returns the keys of a store.
-func NewKeys(store KeyStore) *Keys { return &Keys{store: store, cache: map[string]cachedKey{}} }
+func NewKeys(store KeyStore) *Keys {
+	return &Keys{store: store, cache: map[string]cachedKey{}, sessions: map[string]time.Time{}}
+}
 
 // Authenticate returns the principal of a key's text. An unknown, revoked or expired key is
 // fault.Unauthenticated.
@@ -154,6 +161,39 @@ func (k *Keys) Flush() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	clear(k.cache)
+	clear(k.sessions)
+}
+
+// EndSession ends a session of the page, which would expire at a time: here at once, in other
+// processes within two seconds.
+func (k *Keys) EndSession(ctx context.Context, id string, expires time.Time) error {
+	defer k.Flush()
+	return k.store.EndSession(ctx, id, expires)
+}
+
+// CheckSession returns fault.Unauthenticated for a session that has ended.
+func (k *Keys) CheckSession(ctx context.Context, id string) error {
+	now := time.Now()
+	k.mu.Lock()
+	read, ok := k.sessions[id]
+	k.mu.Unlock()
+	if ok && now.Sub(read) < cacheTTL {
+		return nil
+	}
+	ended, err := k.store.SessionEnded(ctx, id)
+	if err != nil {
+		return err
+	}
+	if ended {
+		return fmt.Errorf("session: %w: it has ended; sign in again", fault.Unauthenticated)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.sessions) >= maxCached {
+		clear(k.sessions)
+	}
+	k.sessions[id] = now
+	return nil
 }
 
 // maxName bounds the name of a key, in bytes.

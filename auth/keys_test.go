@@ -105,6 +105,48 @@ func TestRevokedElsewhere(t *testing.T) {
 	}
 }
 
+// A session of the page that ended is refused: at once here, and in other processes after the
+// cache's time.
+func TestEndedSession(t *testing.T) {
+	keys, path := openKeys(t)
+	store, err := registry.OpenStore(t.Context(), "sqlite:"+path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	other, ctx := auth.NewKeys(store), t.Context()
+	for _, k := range []*auth.Keys{keys, other} {
+		if err := k.CheckSession(ctx, "one"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		if err := keys.EndSession(ctx, "one", time.Now().Add(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := keys.CheckSession(ctx, "one"); fault.Of(err) != fault.Unauthenticated {
+		t.Errorf("a session that ended: %v", err)
+	}
+	for deadline := time.Now().Add(10 * time.Second); fault.Of(other.CheckSession(ctx, "one")) != fault.Unauthenticated; time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("another process accepts a session that ended")
+		}
+	}
+	// What has expired is deleted by the next end of one.
+	for _, id := range []string{"old", "two"} {
+		if err := keys.EndSession(ctx, id, time.Now().Add(-time.Second)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if ended, err := store.SessionEnded(ctx, "old"); err != nil || ended {
+		t.Errorf("a session that has expired is kept: %v, %v", ended, err)
+	}
+	if err := keys.CheckSession(ctx, "three"); err != nil {
+		t.Errorf("another session: %v", err)
+	}
+}
+
 func TestExpiredKey(t *testing.T) {
 	keys, _ := openKeys(t)
 	_, text, err := keys.Create(t.Context(), auth.Key{Scope: auth.Read, ExpiresAt: time.Now().Add(200 * time.Millisecond)})

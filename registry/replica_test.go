@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -507,7 +508,7 @@ func TestTheVersionBeforeWorksOnTheNewSchema(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := goose.NewProvider(s.name, s.db, without{dir, "00007_replicas.sql"}, goose.WithDisableGlobalRegistry(true))
+	m, err := goose.NewProvider(s.name, s.db, without{dir, []string{"00007_replicas.sql", "00008_ended_sessions.sql"}}, goose.WithDisableGlobalRegistry(true))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -516,17 +517,17 @@ func TestTheVersionBeforeWorksOnTheNewSchema(t *testing.T) {
 	}
 }
 
-// without is a directory without one file.
+// without is a directory without some files.
 type without struct {
 	fs.FS
-	name string
+	names []string
 }
 
 func (w without) ReadDir(name string) ([]fs.DirEntry, error) {
 	list, err := fs.ReadDir(w.FS, name)
 	var out []fs.DirEntry
 	for _, e := range list {
-		if e.Name() != w.name {
+		if !slices.Contains(w.names, e.Name()) {
 			out = append(out, e)
 		}
 	}
@@ -537,7 +538,7 @@ func (w without) Glob(pattern string) ([]string, error) {
 	list, err := fs.Glob(w.FS, pattern)
 	var out []string
 	for _, name := range list {
-		if name != w.name {
+		if !slices.Contains(w.names, name) {
 			out = append(out, name)
 		}
 	}

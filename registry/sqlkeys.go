@@ -76,6 +76,24 @@ func (s *sqlStore) UseKey(ctx context.Context, id string, at time.Time) error {
 	return s.tryTx(ctx, "use API key "+id, s.updateKey(ctx, id, `last_used = ? WHERE 1 = 1`, unixNanos(at)))
 }
 
+// EndSession records that a session ended before it expires, and deletes what has expired.
+func (s *sqlStore) EndSession(ctx context.Context, id string, expires time.Time) error {
+	return s.withTx(ctx, "end a session", func(tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, s.rebind(`DELETE FROM ended_sessions WHERE expires_at <= ?`), time.Now().UnixNano()); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(ctx, s.rebind(`INSERT INTO ended_sessions (id, expires_at) VALUES (?, ?) ON CONFLICT (id) DO NOTHING`), id, unixNanos(expires))
+		return err
+	})
+}
+
+// SessionEnded reports whether EndSession has recorded a session.
+func (s *sqlStore) SessionEnded(ctx context.Context, id string) (bool, error) {
+	var n int
+	err := s.db.QueryRowContext(ctx, s.rebind(`SELECT count(*) FROM ended_sessions WHERE id = ?`), id).Scan(&n)
+	return n > 0, s.classifyError("find a session", err)
+}
+
 // updateKey returns a function that changes one key.
 func (s *sqlStore) updateKey(ctx context.Context, id, set string, args ...any) func(*sql.Tx) error {
 	return func(tx *sql.Tx) error {

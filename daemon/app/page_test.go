@@ -112,7 +112,7 @@ func TestPageAssets(t *testing.T) {
 	if status != http.StatusOK || !strings.Contains(text, "<!doctype html>") || h.Get("Content-Type") != "text/html; charset=utf-8" {
 		t.Errorf("GET /: %d %.200s %v", status, text, h)
 	}
-	const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; connect-src 'self'; manifest-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
+	const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; connect-src 'self'; manifest-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'; require-trusted-types-for 'script'; trusted-types 'none'"
 	for name, want := range map[string]string{"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-cache"} {
 		if got := h.Get(name); got != want {
 			t.Errorf("%s is %q, want %q", name, got, want)
@@ -236,12 +236,34 @@ func TestSignIn(t *testing.T) {
 	_, strange := serveWith(t, app.Config{DataDir: t.TempDir()})
 	(&browser{t: t, url: strange, http: b.http}).want(http.StatusUnauthorized, "GET", "/v1/me", "")
 
-	// Signing out removes the cookie; a revoked key ends the session.
+	// Signing out removes the cookie, and ends the session: a copy of the cookie is worth nothing,
+	// and a stream that it opened ends. Another session of the same key goes on. A revoked key ends all.
 	b.want(http.StatusForbidden, "DELETE", "/page/session", "")
-	other := newBrowser(t, m.url)
+	other, thief := newBrowser(t, m.url), newBrowser(t, m.url)
 	other.signIn(m.red)
+	thief.http.Transport.(*withCookies).jar.cookies = slices.Clone(other.http.Transport.(*withCookies).jar.cookies)
+	thief.want(http.StatusOK, "GET", "/v1/me", "")
+	streamEnded := make(chan struct{})
+	res, err := thief.http.Transport.RoundTrip(mustRequest(t, m.url+"/events", "Sec-Fetch-Site: same-origin"))
+	if err != nil || res.StatusCode != http.StatusOK {
+		t.Fatalf("events: %v, %v", res, err)
+	}
+	go func() {
+		defer close(streamEnded)
+		io.Copy(io.Discard, res.Body) //nolint:errcheck // it ends
+		res.Body.Close()
+	}()
 	other.want(http.StatusNoContent, "DELETE", "/page/session", "", page...)
 	other.want(http.StatusUnauthorized, "GET", "/v1/me", "")
+	thief.want(http.StatusUnauthorized, "GET", "/v1/me", "")
+	thief.want(http.StatusUnauthorized, "GET", "/page/session", "")
+	b.want(http.StatusOK, "GET", "/v1/me", "")
+	select {
+	case <-streamEnded:
+	case <-time.After(30 * time.Second):
+		t.Error("a stream outlives its session")
+	}
+	thief.want(http.StatusNoContent, "DELETE", "/page/session", "", page...) // it removes the cookie
 	if _, err := m.client(m.sys.Token).RevokeKey(t.Context(), m.redKey); err != nil {
 		t.Fatal(err)
 	}

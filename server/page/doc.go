@@ -9,7 +9,8 @@
 // (AES-256-GCM). A request to /v1, /events or /templates without a key of its own is given the one in the
 // cookie, before package rest sees it. So the cookie is worth what the key is worth, at any time:
 // a revoked or expired key ends it, streams included, and so do quotas and scopes apply. A
-// restarted server accepts the cookies that it made.
+// restarted server accepts the cookies that it made. Signing out records the end of the session in
+// the store of keys, until the cookie expires: a copy of it is refused by every replica.
 //
 // The cookie is __Host-croft: HttpOnly, SameSite=Strict, Secure, without a domain. Browsers
 // accept it over TLS and, Chromium and Firefox, on http://localhost and loopback addresses. On a

@@ -62,10 +62,10 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// pagePolicy is the Content-Security-Policy of the page: it runs its own scripts only, and
+// pagePolicy is the Content-Security-Policy of the page: it runs its own scripts only, makes no HTML or script of text, and
 // connects to nothing but this origin.
 const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; connect-src 'self'; " +
-	"manifest-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
+	"manifest-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'; require-trusted-types-for 'script'; trusted-types 'none'"
 
 // contentPolicy is that of everything else: nothing of it runs in a browser.
 const contentPolicy = "default-src 'none'; frame-ancestors 'none'; sandbox"
@@ -106,11 +106,12 @@ func (s *Server) Over(next http.Handler) http.Handler {
 			s.serveHost(w, r)
 			return
 		}
-		keyed, err := s.withKey(r)
+		keyed, stop, err := s.withKey(r)
 		if err != nil {
 			s.writeError(w, err)
 			return
 		}
+		defer stop()
 		if keyed != r { // a cache before the server knows that answers to Authorization are private, but not those to cookies
 			w.Header().Set("Cache-Control", "no-store")
 		}
@@ -124,26 +125,28 @@ func takesCookie(path string) bool {
 	return path == "/events" || strings.HasPrefix(path, "/v1/") || path == "/templates" || strings.HasPrefix(path, "/templates/")
 }
 
-// withKey returns a request with the key of its cookie. One with a key of its own, or without a
-// cookie, is returned as it is.
-func (s *Server) withKey(r *http.Request) (*http.Request, error) {
+// withKey returns a request with the key of its cookie, which ends with the session. One with a key
+// of its own, or without a cookie, is returned as it is. The caller calls stop when it is answered.
+func (s *Server) withKey(r *http.Request) (_ *http.Request, stop func(), err error) {
+	none := func() {}
 	if !takesCookie(r.URL.Path) || r.Header.Get(httpguard.KeyHeader) != "" || r.Header.Get("Authorization") != "" {
-		return r, nil
+		return r, none, nil
 	}
-	session, ok, err := s.session(r)
+	now, ok, err := s.session(r)
 	if err != nil || !ok {
-		return r, err
+		return r, none, err
 	}
 	if err := s.cfg.Guard.CheckHost(r.Host); err != nil {
-		return r, err
+		return r, none, err
 	}
 	if err := checkPage(r); err != nil {
-		return r, err
+		return r, none, err
 	}
-	r = r.Clone(r.Context())
+	ctx, stop := s.keep(r.Context(), now)
+	r = r.Clone(ctx)
 	r.Header.Del("Cookie")
-	r.Header.Set("Authorization", "Bearer "+session.Key)
-	return r, nil
+	r.Header.Set("Authorization", "Bearer "+now.Key)
+	return r, stop, nil
 }
 
 // PageHeader is the header that a request which may change something needs beside the cookie.

@@ -1,8 +1,11 @@
 package page
 
 import (
+	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +14,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/croft-run/croft/auth"
@@ -35,6 +39,8 @@ const cookieAge = 7 * 24 * time.Hour
 type session struct {
 	Key     string    `json:"key"` // the text of the key
 	Expires time.Time `json:"expires"`
+
+	id string // of the cookie, by which its end is recorded
 }
 
 // Who is the answer of /page/session.
@@ -158,9 +164,16 @@ func (s *Server) showSession(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// signOut removes the cookie. A copy of it is accepted until it expires, or its key ends.
+// signOut ends the session, so that a copy of the cookie is worth nothing, and removes the cookie.
 func (s *Server) signOut(w http.ResponseWriter, r *http.Request) error {
 	if err := checkPage(r); err != nil {
+		return err
+	}
+	now, ok, err := s.session(r)
+	if ok && err == nil && s.cfg.Guard.Keys != nil {
+		err = s.cfg.Guard.Keys.EndSession(r.Context(), now.id, now.Expires)
+	}
+	if err != nil && fault.Of(err) != fault.Unauthenticated { // one that has ended is removed from the browser, too
 		return err
 	}
 	for _, secure := range []bool{true, false} {
@@ -196,7 +209,8 @@ func isLoopbackName(host string) bool {
 	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }
 
-// session returns what the cookie of a request has; ok is false if it has none.
+// session returns what the cookie of a request has; ok is false if it has none. A session that
+// ended is fault.Unauthenticated.
 func (s *Server) session(r *http.Request) (now session, ok bool, err error) {
 	c, err := r.Cookie(secureCookie)
 	secure := err == nil
@@ -208,8 +222,41 @@ func (s *Server) session(r *http.Request) (now session, ok bool, err error) {
 	if err != nil {
 		return session{}, false, nil
 	}
-	now, err = s.decode(c.Value, secure)
+	if now, err = s.decode(c.Value, secure); err == nil {
+		err = s.checkSession(r.Context(), now)
+	}
 	return now, err == nil, err
+}
+
+// checkSession refuses a session that its user ended.
+func (s *Server) checkSession(ctx context.Context, now session) error {
+	if s.cfg.Guard.Keys == nil {
+		return nil
+	}
+	return s.cfg.Guard.Keys.CheckSession(ctx, now.id)
+}
+
+// sessionCheck is the interval at which the session of a request that takes longer is checked again.
+const sessionCheck = 5 * time.Second
+
+// keep returns a context that ends, with the cause httpguard.ErrKeyEnded, when a session does. The
+// caller calls stop when the request is answered.
+func (s *Server) keep(ctx context.Context, now session) (_ context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	var timer atomic.Pointer[time.Timer]
+	var check func()
+	check = func() {
+		if err := s.checkSession(ctx, now); fault.Of(err) == fault.Unauthenticated {
+			cancel(httpguard.ErrKeyEnded)
+		} else if ctx.Err() == nil {
+			timer.Store(time.AfterFunc(sessionCheck, check))
+		}
+	}
+	timer.Store(time.AfterFunc(sessionCheck, check))
+	return ctx, func() {
+		cancel(nil)
+		timer.Load().Stop()
+	}
 }
 
 // encode encrypts a session as the value of a cookie.
@@ -237,5 +284,7 @@ func (s *Server) decode(value string, secure bool) (session, error) {
 	if err != nil || json.Unmarshal(plain, &now) != nil || !time.Now().Before(now.Expires) {
 		return session{}, bad
 	}
+	sum := sha256.Sum256(data)
+	now.id = hex.EncodeToString(sum[:])
 	return now, nil
 }

@@ -1,6 +1,6 @@
 import { Component, type ComponentChildren, type VNode } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { get, link, onLink, Problem, send, setWho, type Who, who } from "./api";
+import { get, link, type Me, onLink, Problem, send, setWho, type Who, who, type Workspace, ws } from "./api";
 import { Keys, Palette, useKeys } from "./palette";
 import { go, href, type Route, useRoute } from "./router";
 import { Artifacts } from "./views/artifacts";
@@ -11,7 +11,7 @@ import { Templates } from "./views/templates";
 import { WorkspaceView } from "./views/workspace";
 import { OpenWorkspace, Workspaces } from "./views/workspaces";
 import { isDark, onTheme, toggleTheme } from "./theme";
-import { Button, Failure, Icon, Questions, Toasts } from "./ui";
+import { Button, Failure, Icon, Questions, toast, Toasts } from "./ui";
 import { visible } from "./text";
 
 export const sections = [
@@ -22,7 +22,7 @@ export const sections = [
   { id: "operate", label: "Operate", icon: "gear" },
 ];
 
-type Phase = "asking" | "out" | "in" | "offline";
+type Phase = "asking" | "out" | "in" | "offline" | "other"; // other: signed in, at a share link of a workspace that the key does not see
 
 export function App(): VNode {
   const route = useRoute();
@@ -48,20 +48,38 @@ export function App(): VNode {
     });
   }, []);
 
-  // A share link signs in with the text in its address.
+  // A share link signs in with the text in its address. Whoever is signed in already stays so, if
+  // the workspace is theirs to see, and is asked otherwise.
   const shared = route.parts[0] === "share" ? route.parts[1] : undefined;
   const [shareError, setShareError] = useState<unknown>();
+  const openShare = async (key: string) => {
+    try {
+      const w = (await (await send("POST", "/page/session", { json: { key, share: true } })).json()) as Who;
+      setWho(w);
+      setPhase("in");
+      location.replace(href("w", w.workspace ?? ""));
+    } catch (e) {
+      setShareError(e);
+      setPhase("out");
+    }
+  };
   useEffect(() => {
     if (!shared) return;
     void (async () => {
+      const own = await get<Who>("/page/session").catch(() => undefined);
+      if (!own || own.workspace) return openShare(shared);
       try {
-        const w = (await (await send("POST", "/page/session", { json: { key: shared, share: true } })).json()) as Who;
-        setWho(w);
-        setPhase("in");
-        location.replace(href("w", w.workspace ?? ""));
+        const { workspace } = (await (await send("GET", "/v1/me", { headers: { Authorization: `Bearer ${shared}` } })).json()) as Me;
+        setWho(own);
+        if (!workspace) throw new Error("The key in this address is not that of a share link.");
+        const seen = await get<Workspace>(ws(workspace)).catch(() => undefined);
+        setPhase(seen ? "in" : "other");
+        if (seen) location.replace(href("w", workspace));
       } catch (e) {
-        setShareError(e);
-        setPhase("out");
+        setWho(own);
+        setPhase("in");
+        location.replace(href("workspaces"));
+        toast("The link was not opened", e);
       }
     })();
   }, [shared]);
@@ -71,6 +89,31 @@ export function App(): VNode {
     return (
       <main class="center">
         <Failure error={new Problem(0, "offline", "The server does not answer.")} alone />
+      </main>
+    );
+  if (phase === "other")
+    return (
+      <main class="signin">
+        <form
+          onSubmit={(e) => {
+            e.preventDefault();
+            if (shared) void openShare(shared);
+          }}
+        >
+          <h1>Open the shared workspace?</h1>
+          <p>You are signed in as {account()}, who does not see this workspace. The link shows it, read-only, and signs you out in this browser.</p>
+          <Button kind="primary" type="submit">
+            Sign out and open the link
+          </Button>
+          <Button
+            onClick={() => {
+              setPhase("in");
+              location.replace(href("workspaces"));
+            }}
+          >
+            Stay signed in
+          </Button>
+        </form>
       </main>
     );
   if (phase === "out")
@@ -90,6 +133,11 @@ export function App(): VNode {
   return <Frame route={route} signedOut={() => setPhase("out")} />;
 }
 
+/** Who is signed in, in one or two words. */
+function account(): string {
+  return who.workspace ? "Shared view" : visible(who.tenant || (who.operator ? "operator" : who.key));
+}
+
 function Frame({ route, signedOut }: { route: Route; signedOut: () => void }): VNode {
   const keys = useKeys();
   const [opening, setOpening] = useState(false);
@@ -97,7 +145,6 @@ function Frame({ route, signedOut }: { route: Route; signedOut: () => void }): V
   useEffect(() => onTheme(() => draw((n) => n + 1)), []);
   const first = route.parts[0] ?? "workspaces";
   const section = first === "w" ? "workspaces" : first;
-  const account = who.workspace ? "Shared view" : visible(who.tenant || (who.operator ? "operator" : who.key));
   const signOut = async () => {
     try {
       await send("DELETE", "/page/session");
@@ -129,14 +176,16 @@ function Frame({ route, signedOut }: { route: Route; signedOut: () => void }): V
           ))}
         <div class="side-end">
           <Button icon="search" kind="plain" label="Search and commands (Ctrl K)" onClick={keys.openPalette}>
-            Search
+            <span class="who">
+              Search <small>Ctrl K</small>
+            </span>
           </Button>
           <Button icon={isDark() ? "sun" : "moon"} kind="plain" label={isDark() ? "Light colours" : "Dark colours"} onClick={toggleTheme}>
             {isDark() ? "Light" : "Dark"}
           </Button>
-          <Button icon="user" kind="plain" label={`Sign out ${account}, scope ${who.scope}`} title={`Sign out ${who.key}, scope ${who.scope}`} onClick={signOut}>
+          <Button icon="user" kind="plain" label={`Sign out ${account()}, scope ${who.scope}`} title={`Sign out ${who.key}, scope ${who.scope}`} onClick={signOut}>
             <span class="who">
-              Sign out <small>{account}</small>
+              Sign out <small>{account()}</small>
             </span>
           </Button>
         </div>
@@ -156,7 +205,7 @@ function Frame({ route, signedOut }: { route: Route; signedOut: () => void }): V
           <View route={route} />
         </Boundary>
       </main>
-      {keys.palette && <Palette onClose={keys.close} onOpen={() => setOpening(true)} />}
+      {keys.palette && <Palette onClose={keys.close} onOpen={() => setOpening(true)} onHelp={keys.openHelp} />}
       {opening && <OpenWorkspace onClose={() => setOpening(false)} onOpened={() => {}} />}
       {keys.help && <Keys onClose={keys.close} />}
       <Questions />

@@ -7,8 +7,49 @@ import { Icon, Rows } from "./ui";
 type DiffRow =
   | { kind: "file"; change: FileChange; at: number }
   | { kind: "hunk"; change: FileChange; hunk: Hunk; n: number }
-  | { kind: "line"; text: string; old: number; new: number }
+  | { kind: "line"; text: string; old: number; new: number; mark?: Mark }
   | { kind: "note"; text: string };
+
+type Mark = [from: number, to: number];
+
+/** The part in which two lines differ, without their first characters, in each of them; none where they have little in common. */
+export function difference(before: string, after: string): [Mark, Mark] | undefined {
+  const most = Math.min(before.length, after.length);
+  let start = 1;
+  while (start < most && before[start] === after[start]) start++;
+  let end = 0;
+  while (end < most - start && before[before.length - 1 - end] === after[after.length - 1 - end]) end++;
+  const half = (c: number) => c >= 0xd800 && c < 0xe000; // of a character of two units, which is not cut
+  while (start > 1 && half(before.charCodeAt(start - 1))) start--;
+  while (end > 0 && half(before.charCodeAt(before.length - end))) end--;
+  const common = before.slice(1, start).trim().length + before.slice(before.length - end).trim().length;
+  if (common * 2 < most - 1) return undefined;
+  return [
+    [start, before.length - end],
+    [start, after.length - end],
+  ];
+}
+
+/** Marks what changed in the lines of a hunk that were replaced, line by line, by as many others. */
+function markLines(rows: DiffRow[], first: number): void {
+  for (let i = first; i < rows.length; ) {
+    const run = (sign: string, at: number) => {
+      let n = 0;
+      for (let r = rows[at]; r?.kind === "line" && r.text[0] === sign; r = rows[at + ++n]);
+      return n;
+    };
+    const cut = run("-", i);
+    const added = run("+", i + cut);
+    if (cut > 0 && cut === added)
+      for (let k = 0; k < cut; k++) {
+        const a = rows[i + k];
+        const b = rows[i + cut + k];
+        if (a?.kind !== "line" || b?.kind !== "line") continue;
+        [a.mark, b.mark] = difference(a.text, b.text) ?? [];
+      }
+    i += cut + added || 1;
+  }
+}
 
 function flatten(changes: FileChange[], folded: Set<string>): { rows: DiffRow[]; widest: number } {
   const rows: DiffRow[] = [];
@@ -21,6 +62,7 @@ function flatten(changes: FileChange[], folded: Set<string>): { rows: DiffRow[];
       rows.push({ kind: "hunk", change, hunk, n: i + 1 });
       let o = hunk.oldStart;
       let n = hunk.newStart;
+      const first = rows.length;
       for (const line of hunk.lines ?? []) {
         const text = line.endsWith("\n") ? line.slice(0, -1) : line;
         widest = Math.max(widest, text.length);
@@ -29,6 +71,7 @@ function flatten(changes: FileChange[], folded: Set<string>): { rows: DiffRow[];
         if (c !== "+" && c !== "\\") o++;
         if (c !== "-" && c !== "\\") n++;
       }
+      markLines(rows, first);
     });
   });
   return { rows, widest };
@@ -58,6 +101,17 @@ export function ChangeLetter({ kind }: { kind: string }): VNode {
     <b class={`letter ${kind}`} title={kind} aria-label={kind}>
       {letters[kind] ?? "?"}
     </b>
+  );
+}
+
+function LineText({ text, mark }: { text: string; mark?: Mark }): VNode {
+  if (!mark || mark[0] >= mark[1]) return <code>{visibleLine(text.slice(1))}</code>;
+  return (
+    <code>
+      {visibleLine(text.slice(1, mark[0]))}
+      <b>{visibleLine(text.slice(mark[0], mark[1]))}</b>
+      {visibleLine(text.slice(mark[1]))}
+    </code>
   );
 }
 
@@ -126,7 +180,7 @@ export function Diff(p: DiffProps): VNode {
                 <span class="sign" aria-label={c === "+" ? "added" : c === "-" ? "removed" : undefined} role={c === "+" || c === "-" ? "img" : undefined}>
                   {c === " " ? "" : c}
                 </span>
-                <code>{visibleLine(r.text.slice(1, 2001))}</code>
+                <LineText text={r.text.slice(0, 2001)} mark={r.mark} />
               </div>
             );
           }

@@ -144,6 +144,14 @@ export function useEvents(f: EventListener): void {
   }, []);
 }
 
+/** Calls f soon after a call that may have changed a workspace, whoever made it. */
+export function useCalls(workspace: string, f: () => void): void {
+  const soon = useThrottle(f, 300);
+  useEvents((e) => {
+    if (e.workspace === workspace && e.event === "api.call" && (e.fields as { method?: string } | undefined)?.method !== "GET") soon();
+  });
+}
+
 /** Calls f at most once per interval, and once after the last call. */
 export function useThrottle(f: () => void, ms: number): () => void {
   const ref = useRef(f);

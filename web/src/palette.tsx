@@ -39,7 +39,7 @@ function typing(e: KeyboardEvent): boolean {
 }
 
 /** The keys of the page. */
-export function useKeys(): { palette: boolean; help: boolean; openPalette: () => void; close: () => void } {
+export function useKeys(): { palette: boolean; help: boolean; openPalette: () => void; openHelp: () => void; close: () => void } {
   const [open, set] = useState<"" | "palette" | "help">("");
   useEffect(() => {
     let last = "";
@@ -72,7 +72,7 @@ export function useKeys(): { palette: boolean; help: boolean; openPalette: () =>
     addEventListener("keydown", f);
     return () => removeEventListener("keydown", f);
   }, []);
-  return { palette: open === "palette", help: open === "help", openPalette: () => set("palette"), close: () => set("") };
+  return { palette: open === "palette", help: open === "help", openPalette: () => set("palette"), openHelp: () => set("help"), close: () => set("") };
 }
 
 export function Keys({ onClose }: { onClose: () => void }): VNode {
@@ -92,7 +92,7 @@ export function Keys({ onClose }: { onClose: () => void }): VNode {
   );
 }
 
-export function Palette({ onClose, onOpen }: { onClose: () => void; onOpen: () => void }): VNode {
+export function Palette({ onClose, onOpen, onHelp }: { onClose: () => void; onOpen: () => void; onHelp: () => void }): VNode {
   const [query, setQuery] = useState("");
   const [at, setAt] = useState(0);
   const list = useLoad((s) => get<{ workspaces: Row[] | null }>("/v1/workspaces", undefined, s), "palette");
@@ -127,6 +127,7 @@ export function Palette({ onClose, onOpen }: { onClose: () => void; onOpen: () =
         ["Operate: quotas", "/operate/quotas", "gauge"],
       ] as const)
         out.push({ text, hint: "go", icon, run: () => go(to) });
+    out.push({ text: "Keyboard shortcuts", hint: "?", icon: "list", run: onHelp });
     out.push({ text: "Change between light and dark", hint: "action", icon: "moon", run: toggleTheme });
     return out;
   }, [list.data, templates.data, here]);

@@ -585,6 +585,7 @@ interface RowsProps {
   class?: string;
   follow?: boolean; // stay at the end while new rows come
   show?: number; // a row to scroll to
+  active?: string; // id of the row that the keys move, for screen readers
   onKeyDown?: (e: KeyboardEvent) => void;
   tabIndex?: number;
 }
@@ -626,7 +627,7 @@ export function Rows(p: RowsProps): VNode {
   const rows = [];
   for (let i = first; i < last; i++) rows.push(p.row(i));
   return (
-    <div class={`rows ${p.class ?? ""}`} ref={box} onScroll={onScroll} role={p.role} aria-label={p.label} tabIndex={p.tabIndex ?? 0} onKeyDown={p.onKeyDown}>
+    <div class={`rows ${p.class ?? ""}`} ref={box} onScroll={onScroll} role={p.role} aria-label={p.label} aria-activedescendant={p.active} tabIndex={p.tabIndex ?? 0} onKeyDown={p.onKeyDown}>
       <div class="rows-all" role={p.role ? "presentation" : undefined} style={{ height: `${p.count * p.height}px`, minWidth: p.minWidth ?? "100%" }}>
         <div class="rows-seen" role={p.role ? "presentation" : undefined} style={{ transform: `translateY(${first * p.height}px)` }}>
           {rows}

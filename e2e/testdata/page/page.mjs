@@ -66,13 +66,33 @@ check("workspaces", async () => {
   await a.getByRole("heading", { name: "second" }).waitFor();
   equal((await api("GET", "/v1/workspaces")).workspaces.length, before + 1, "workspaces after a fork");
   await a.goto(origin + "/#/workspaces");
-  // Filter, and destroy several at once.
-  await fresh("batch-1");
-  await fresh("batch-2");
+  await row(a, "second").waitFor();
+  const heads = (await a.locator("thead th").allInnerTexts()).map((t) => t.replace(/[↑↓]/g, "").trim());
+  for (const head of ["State", "Provider", "Started from", "Owner", "CPU", "Memory", "Disk", "Age"]) must(heads.includes(head), `the list has no column ${head}: ${heads}`);
+  // Filter, and pause, resume, fork and destroy several at once.
+  await fresh("batch-1", { session: { user: "ada" } });
+  await fresh("batch-2", { session: { user: "grace" } });
+  await a.getByLabel(/Filter by name/).fill("grace");
+  await until("one row of the owner", async () => (await rows(a).count()) === 1);
   await a.getByLabel(/Filter by name/).fill("batch-");
   await until("two rows", async () => (await rows(a).count()) === 2);
+  const several = (verb) => a.getByRole("status").getByRole("button", { name: verb }).click();
+  const states = async () => (await api("GET", "/v1/workspaces")).workspaces.filter((w) => w.name?.startsWith("batch-")).map((w) => w.state);
   await a.getByLabel("Select all").check();
-  await a.getByRole("status").getByRole("button", { name: "Destroy" }).click();
+  await several("Pause");
+  await until("both are paused", async () => (await states()).every((x) => x === "paused"));
+  await a.getByLabel("State", { exact: true }).selectOption("paused");
+  await until("two rows are paused", async () => (await rows(a).count()) === 2);
+  await a.getByLabel("State", { exact: true }).selectOption("");
+  await a.getByLabel("Select all").check();
+  await several("Resume");
+  await until("both are ready", async () => (await states()).every((x) => x === "ready"));
+  const count = (await api("GET", "/v1/workspaces")).workspaces.length;
+  await a.getByLabel("Select all").check();
+  await several("Fork");
+  await until("both are forked", async () => (await api("GET", "/v1/workspaces")).workspaces.length === count + 2);
+  await a.getByLabel("Select all").check();
+  await several("Destroy");
   await a.getByRole("dialog").getByRole("button", { name: "Destroy" }).click();
   await a.getByText("Nothing matches the filter").waitFor();
   await b.getByRole("link", { name: "batch-1" }).waitFor({ state: "detached", timeout: 2000 });
@@ -203,6 +223,47 @@ check("files", async () => {
   clean(page);
 });
 
+check("two browsers in a workspace", async () => {
+  const w = await fresh("both", { policy: { network: { allow: [{ host: "first.test" }] } } });
+  await write("both", "a.txt", "one\n");
+  const [a, b] = [await signedIn(), await signedIn()];
+  const soon = { timeout: 2000 };
+  for (const p of [a, b]) {
+    await p.goto(`${origin}/#/w/${w.id}/files?path=a.txt`);
+    await until("the file is open", async () => (await inEditor(p).innerText()).includes("one"));
+  }
+  await inEditor(a).click();
+  await a.keyboard.press("Control+End");
+  await a.keyboard.type("typed in the first");
+  await a.keyboard.press("Control+s");
+  await toastOf(a, "Saved a.txt").waitFor();
+  await until("the other editor has it", async () => (await inEditor(b).innerText()).includes("typed in the first"), 2000);
+  await api("POST", "/v1/workspaces/both/mkdir?path=made");
+  for (const p of [a, b]) await p.getByRole("treeitem", { name: "made" }).waitFor(soon);
+  for (const p of [a, b]) await open(p, w.id, "snapshots");
+  await b.getByText("No snapshots yet").waitFor();
+  await a.getByRole("button", { name: "Take snapshot" }).click();
+  await a.getByRole("dialog").getByLabel("Name").fill("shared");
+  await a.getByRole("button", { name: "Take", exact: true }).click();
+  await toastOf(a, "Snapshot taken").waitFor();
+  await b.getByRole("button", { name: "shared", exact: true }).waitFor(soon);
+  for (const p of [a, b]) await open(p, w.id, "network");
+  await b.getByRole("button", { name: "Remove first.test" }).waitFor();
+  await a.getByLabel("Host to allow").fill("second.test");
+  await a.getByRole("button", { name: "Allow host" }).click();
+  await toastOf(a, "second.test is allowed").waitFor();
+  await b.getByRole("button", { name: "Remove second.test" }).waitFor(soon);
+  for (const p of [a, b]) await open(p, w.id, "processes");
+  await b.getByText("No processes").waitFor();
+  await a.getByRole("button", { name: "Start command" }).click();
+  await a.getByLabel("Script").fill("echo from the first; sleep 600");
+  await a.getByRole("button", { name: "Start", exact: true }).click();
+  await a.locator(".log-line", { hasText: "from the first" }).waitFor();
+  await b.getByRole("button", { name: /echo from the first/ }).waitFor(soon);
+  clean(a);
+  clean(b);
+});
+
 check("upload", async () => {
   const w = await fresh("uploads");
   await write("uploads", "dir/kept.txt", "kept\n");
@@ -282,6 +343,8 @@ check("processes", async () => {
   await page.locator("td", { hasText: /signal SIG/ }).waitFor();
   await api("POST", `/v1/workspaces/${w.id}/sessions`, { script: "exit 7", detached: true });
   await page.locator("td", { hasText: "exit status 7" }).waitFor();
+  await api("POST", `/v1/workspaces/${w.id}/sessions`, { script: "sleep 600", detached: true, limits: { wall: { max: 1e9 } } });
+  await page.locator("td", { hasText: "killed: the time-out passed" }).waitFor();
   clean(page);
 });
 
@@ -363,6 +426,32 @@ check("review", async () => {
   clean(page);
 });
 
+check("review since the template", async () => {
+  const seed = await fresh("review-seed");
+  await write("review-seed", "src/a.txt", "one\ntwo\nthree\n");
+  const snap = await api("POST", "/v1/workspaces/review-seed/snapshots", {});
+  await api("DELETE", "/v1/templates/review-app").catch(() => {});
+  await api("POST", "/v1/templates", { name: "review-app", snapshot: snap.id });
+  await api("DELETE", `/v1/workspaces/${seed.id}`);
+  const w = await fresh("review-of-template", { from: { template: "review-app" } });
+  const page = await signedIn();
+  await open(page, w.id, "review");
+  await page.getByText("Nothing has changed").waitFor();
+  equal(await page.getByLabel("Changes since").locator("option:checked").innerText(), "the template review-app", "what the review begins with");
+  await write("review-of-template", "src/a.txt", "one\ntwo and a half\nthree\n");
+  await run("review-of-template", "printf 'x\\n' > b.sh && chmod 755 b.sh && mv src moved && mkdir -p src && mv moved/a.txt src/a.txt && rmdir moved");
+  await page.getByRole("button", { name: "Compare again" }).click();
+  // What changed within a line is marked.
+  equal(await page.locator(".diff-line.add b").first().innerText(), " and a half", "the marked part of the line");
+  const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "Patch" }).click()]);
+  const patch = await download.path();
+  // git takes the patch, and makes the same files of it.
+  const dir = `${process.env.CROFT_HOST_ROOT}/applied`;
+  const out = JSON.parse(await ask(`sh mkdir -p ${dir}/src && cd ${dir} && git init -q . && printf 'one\ntwo\nthree\n' > src/a.txt && git apply ${patch} && cat src/a.txt b.sh && stat -c %a b.sh`));
+  equal(out, "one\ntwo and a half\nthree\nx\n755\n", "the files that git makes of the patch");
+  clean(page);
+});
+
 check("network", async () => {
   const w = await fresh("net", { policy: { network: { allow: [{ host: "allowed.test" }] } } });
   await run("net", "curl -s -m 5 http://refused.test/ >/dev/null; true");
@@ -373,6 +462,7 @@ check("network", async () => {
   await row.getByRole("button", { name: "Allow refused.test" }).click();
   await toastOf(page, "refused.test is allowed").waitFor();
   equal((await api("GET", "/v1/workspaces/net")).policy.network.allow.map((r) => r.host), ["allowed.test", "refused.test"], "allowed hosts");
+  await row.getByText("allowed now").waitFor();
   await page.getByRole("button", { name: "Remove refused.test" }).click();
   await until("it is removed", async () => (await api("GET", "/v1/workspaces/net")).policy.network.allow.length === 1);
   // A host can be allowed before anything asked for it.
@@ -397,6 +487,8 @@ check("events, usage, connect", async () => {
   await row.waitFor();
   await row.click();
   await page.getByRole("region", { name: "Event", exact: true }).getByText("seen.txt").waitFor();
+  for (let i = 0; i < 5; i++) await write("watched", "again.txt", "x");
+  await page.locator(".event", { hasText: "again.txt" }).filter({ hasText: /\d times/ }).first().waitFor();
   await open(page, w.id, "usage");
   await page.getByRole("img", { name: /^Memory: \d/ }).waitFor();
   await page.getByRole("img", { name: /^Disk: [1-9]/ }).waitFor();
@@ -411,6 +503,15 @@ check("events, usage, connect", async () => {
   await rows(page).filter({ hasText: "watched-memory" }).getByTitle("The provider memory does not measure memory use").waitFor();
   await open(page, w.id, "connect");
   for (const text of [`Sandbox.connect("${w.id}")`, `${origin}/mcp?workspace=watched`, "croft ws shell watched"]) await page.getByText(text).first().waitFor();
+  // The snippets work when they are pasted, with a key.
+  const snippet = async (name) => (await page.getByLabel(name, { exact: true }).innerText()).replaceAll("YOUR_KEY", token);
+  const cli = (await snippet("Command line")).replace(/^croft ws shell.*$/m, "").replace("ls -la", "echo from-$((40+2))");
+  must(JSON.parse(await ask(`sh ${cli}`)).includes("from-"), "the command line of the page does not reach the workspace");
+  const http = JSON.parse(await ask(`sh CROFT_TOKEN=${token}; ${(await snippet("HTTP")).split("\n")[0].replace("curl", "curl -sS")}`));
+  equal(JSON.parse(http).id, w.id, "what curl gets");
+  const { url: address, headers } = JSON.parse(await snippet("MCP, for agents")).mcpServers.croft;
+  const mcp = await fetch(address, { method: "POST", headers: { ...headers, "Content-Type": "application/json", Accept: "application/json, text/event-stream" }, body: JSON.stringify({ jsonrpc: "2.0", id: 1, method: "initialize", params: { protocolVersion: "2025-06-18", capabilities: {}, clientInfo: { name: "test", version: "1" } } }) });
+  must(mcp.ok && (await mcp.text()).includes("serverInfo"), `MCP: ${mcp.status}`);
   clean(page);
 });
 
@@ -458,14 +559,27 @@ check("evaluations", async () => {
   await page.goto(`${origin}/#/evals/${failed.id}`);
   await page.getByLabel("Tag").selectOption("network");
   await until("one case has the tag", async () => (await page.locator(".matrix tbody tr").count()) === 1);
+  // Each runner has its pass rate, cost, time and tokens, and so has each cell.
+  const head = await page.locator(".matrix thead th", { hasText: "quick" }).innerText();
+  for (const part of [/67 %/, /\$0\.012 in all/, /mean [\d.]+ m?s/, /2160 tokens/]) must(part.test(head), `the head of a runner lacks ${part}: ${head}`);
+  const cell = await page.locator(".matrix .cell.fail a").first().innerText();
+  for (const part of [/failed/, /[\d.]+ m?s/, /2160 tokens/, /\$0\.004/]) must(part.test(cell), `a cell lacks ${part}: ${cell}`);
   await page.locator(".matrix .cell.fail a").first().click();
   await page.getByText("Why it failed").waitFor();
+  await page.locator(".why", { hasText: "status 200" }).waitFor();
   await page.getByText("Prompt", { exact: true }).waitFor();
+  await page.locator(".turn.user", { hasText: "Fetch a page over the network" }).waitFor();
+  await page.locator(".turn.tool", { hasText: "wc -l notes.txt" }).waitFor();
+  await page.locator(".turn.final", { hasText: "Done:" }).waitFor();
   await page.getByRole("button", { name: /Commands/ }).click();
+  await page.getByRole("row", { name: /curl https:\/\/example\.com/ }).getByText("6", { exact: true }).waitFor();
+  await page.goto(`${origin}/#/evals/${failed.id}/execution?case=adds-heading&runner=quick`);
   await page.getByRole("button", { name: /Changes/ }).click();
+  await page.locator(".diff-line.add", { hasText: "# Notes" }).waitFor();
   await page.goto(`${origin}/#/evals/compare?a=${runs[1].id}&b=${runs[0].id}`);
   await page.getByText("Executions that came out differently").waitFor();
-  await page.getByRole("row", { name: /pass rate/ }).first().waitFor();
+  const rate = page.getByRole("region", { name: "Measures of quick" }).getByRole("row", { name: /pass rate/ });
+  equal((await rate.getByRole("cell").allInnerTexts()).slice(0, 3), ["67 %", "67 %", "0 points"], "the pass rates of both runs");
   // Start and stop one.
   await page.goto(origin + "/#/evals");
   await page.getByRole("button", { name: "Start run" }).click();
@@ -486,7 +600,7 @@ check("operate", async () => {
   await page.goto(origin + "/#/operate/health");
   await page.getByText("The server does its work.").waitFor();
   await page.goto(origin + "/#/operate/doctor");
-  await page.locator(".level.works").first().waitFor({ timeout: 60000 });
+  await page.locator(".level.works", { hasText: "Proof: " }).first().waitFor({ timeout: 60000 });
   await page.goto(origin + "/#/operate/keys");
   await page.getByRole("button", { name: "New key" }).click();
   await page.getByRole("dialog").getByRole("textbox", { name: /^Name/ }).fill("page key");
@@ -510,7 +624,10 @@ check("operate", async () => {
   await link.getByRole("button", { name: "Revoke" }).waitFor();
   equal(await link.getByRole("button", { name: "Rotate" }).count(), 0, "buttons to rotate a share link");
   await page.goto(origin + "/#/operate/quotas");
-  await page.getByRole("region", { name: "Quotas and use per tenant" }).waitFor();
+  const quotas = page.getByRole("region", { name: "Quotas and use per tenant" });
+  await quotas.getByRole("row", { name: /team-page/ }).waitFor();
+  const used = (await api("GET", "/v1/tenants")).tenants.find((t) => !t.tenant).workspaces.used;
+  equal(await quotas.getByRole("row", { name: /operator/ }).getByRole("cell").nth(1).innerText(), String(used), "workspaces of the operator");
   clean(page);
 });
 
@@ -559,11 +676,38 @@ check("share link", async () => {
   must(!guest.url().includes("share/"), "the text of the link stays in the address");
   await guest.getByRole("treeitem", { name: /readme\.txt/ }).click();
   await until("the file is shown", async () => (await inEditor(guest).innerText()).includes("for all to see"));
+  must((await guest.getByRole("button", { name: /^(Save|Move|Pause|Fork|Share|Destroy|New file)$/ }).count()) === 0, "a share link shows buttons that change something");
+  equal(await guest.evaluate(async (id) => (await fetch(`/v1/workspaces/${id}/files?path=a`, { method: "PUT", body: "x", headers: { "Croft-Page": "1" } })).status, w.id), 403, "status of a change by a share link");
   await guest.goto(origin + "/#/workspaces");
   await guest.getByRole("link", { name: "shared", exact: true }).waitFor();
   must((await guest.getByRole("link", { name: "not-shared" }).count()) === 0, "a share link shows another workspace");
-  clean(guest);
-  clean(page);
+  // Who sees the workspace anyway stays signed in.
+  const stays = await signedIn();
+  await stays.goto(link);
+  await stays.getByRole("heading", { name: "shared", exact: true }).waitFor();
+  await stays.getByRole("button", { name: "Pause", exact: true }).waitFor();
+  // Who is signed in and does not see it is asked before the link replaces the sign-in.
+  const other = await signedIn({ key: (await api("POST", "/v1/keys", { tenant: "green", scope: "run" })).key });
+  await other.goto(link);
+  await other.getByRole("button", { name: "Stay signed in" }).click();
+  await other.getByRole("button", { name: /^Sign out green/ }).waitFor();
+  await other.goto(link);
+  await other.getByRole("button", { name: "Sign out and open the link" }).click();
+  await other.getByRole("heading", { name: "shared", exact: true }).waitFor();
+  // A link that expires, or is revoked, ends what is open with it.
+  const short = await api("POST", `/v1/workspaces/${w.id}/shares`, { expires: "4s" });
+  const late = await (await browser.newContext()).newPage();
+  watch(late);
+  await late.goto(origin + short.path);
+  await late.getByRole("heading", { name: "shared", exact: true }).waitFor();
+  await late.getByRole("heading", { name: "Sign in to Croft" }).waitFor({ timeout: 20000 });
+  await late.goto("about:blank");
+  await late.goto(origin + short.path);
+  await late.getByRole("alert").waitFor();
+  await page.getByRole("dialog").getByRole("button", { name: "Revoke" }).first().click();
+  await guest.goto(`${origin}/#/w/${w.id}/files`);
+  await guest.getByRole("heading", { name: "Sign in to Croft" }).waitFor({ timeout: 20000 });
+  for (const p of [page, guest, stays, other, late]) clean(p);
 });
 
 check("keyboard and phone", async () => {
@@ -735,10 +879,11 @@ const views = (w, evals) => [
   ["events", `#/w/${w.id}/events`],
   ["usage", `#/w/${w.id}/usage`],
   ["connect", `#/w/${w.id}/connect`],
-  ["templates", "#/templates/node-app"],
+  ["templates", "#/templates"],
+  ["template", "#/templates/node-app"],
   ["artifacts", "#/artifacts"],
   ["evals", "#/evals"],
-  ...(evals ? [["matrix", `#/evals/${evals}`]] : []),
+  ...(evals ? [["matrix", `#/evals/${evals}`], ["compare", `#/evals/compare?a=${evals}&b=${evals}`]] : []),
   ["health", "#/operate/health"],
   ["doctor", "#/operate/doctor"],
   ["keys", "#/operate/keys"],
@@ -794,6 +939,54 @@ async function settle(page) {
   await page.waitForTimeout(300);
 }
 
+/** The serious violations that axe-core reports. */
+async function violations(page, name) {
+  await page.evaluate(readFileSync(axeSource, "utf8"));
+  const res = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
+  return res.violations
+    .filter((v) => ["serious", "critical"].includes(v.impact))
+    .map((v) => `${name}: ${v.id}: ${v.help}: ${v.nodes.slice(0, 3).map((n) => `${n.target} ${n.any[0]?.message ?? ""}`).join(" | ")}`);
+}
+
+/** What opens in the views, each with how to open it. Escape closes it, or the next one goes to another view. */
+const opened = (w, evals) => {
+  const click = (page, name) => page.getByRole("button", { name, exact: true }).first().click();
+  const at = (hash, f) => async (page) => {
+    await page.goto(`${origin}/${hash}`);
+    await settle(page);
+    await f(page);
+  };
+  return [
+    ["palette", at("#/workspaces", (page) => page.keyboard.press("Control+k"))],
+    ["keys-of-page", at("#/workspaces", (page) => page.keyboard.press("?"))],
+    ["selected", at("#/workspaces", (page) => page.getByLabel("Select all").check())],
+    ["open-workspace", at("#/workspaces", (page) => click(page, "Open workspace"))],
+    ["nothing-matches", at("#/workspaces", (page) => page.getByLabel(/Filter by name/).fill("no such workspace"))],
+    ["destroy", at(`#/w/${w.id}/files`, (page) => click(page, "Destroy"))],
+    ["share", at(`#/w/${w.id}/files`, (page) => click(page, "Share"))],
+    ["search", at(`#/w/${w.id}/files`, (page) => page.getByLabel("Search names and contents").fill("server"))],
+    ["new-file", at(`#/w/${w.id}/files`, (page) => click(page, "New file"))],
+    ["start-command", at(`#/w/${w.id}/processes`, (page) => click(page, "Start command"))],
+    ["process", at(`#/w/${w.id}/processes`, (page) => page.getByRole("button", { name: /healthz/ }).click())],
+    ["rejected", at(`#/w/${w.id}/review?from=base`, (page) => click(page, "Reject all"))],
+    ["apply", at(`#/w/${w.id}/review?from=base`, (page) => click(page, "Apply to host …"))],
+    ["take-snapshot", at(`#/w/${w.id}/snapshots`, (page) => click(page, "Take snapshot"))],
+    ["difference", at(`#/w/${w.id}/snapshots`, (page) => click(page, "base"))],
+    ["event", at(`#/w/${w.id}/events`, (page) => page.locator(".event").last().click())],
+    ["artifact", at("#/artifacts", (page) => click(page, "report.md"))],
+    ["start-run", at("#/evals", (page) => click(page, "Start run"))],
+    ["new-key", at("#/operate/keys", (page) => click(page, "New key"))],
+    ["no-view", at("#/nowhere", () => {})],
+    ["no-workspace", at("#/w/nowhere/files", (page) => page.getByRole("alert").waitFor())],
+    ...(evals
+      ? ["Transcript", "Commands", "Changes", "Network"].map((part) => [
+          `execution-${part.toLowerCase()}`,
+          at(`#/evals/${evals}/execution?case=fetches-page&runner=quick`, (page) => page.getByRole("group", { name: "Parts of the execution" }).getByRole("button", { name: new RegExp(part) }).click()),
+        ])
+      : []),
+  ];
+};
+
 check("accessibility", async () => {
   const { w, evals } = await setScene();
   const bad = [];
@@ -803,19 +996,35 @@ check("accessibility", async () => {
       await page.goto(`${origin}/${hash}`);
       await settle(page);
       if (name === "terminal") await page.waitForTimeout(1500);
-      await page.evaluate(readFileSync(axeSource, "utf8"));
-      const res = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
-      for (const v of res.violations.filter((v) => ["serious", "critical"].includes(v.impact)))
-        bad.push(`${name}, ${scheme}: ${v.id}: ${v.help}: ${v.nodes.slice(0, 3).map((n) => `${n.target} ${n.any[0]?.message ?? ""}`).join(" | ")}`);
+      bad.push(...(await violations(page, `${name}, ${scheme}`)));
     }
     clean(page);
     await end(page);
   }
-  const out = await browser.newPage();
-  await out.goto(origin + "/");
-  await out.getByRole("button", { name: "Sign in" }).waitFor();
-  await out.evaluate(readFileSync(axeSource, "utf8"));
-  for (const v of (await out.evaluate(() => window.axe.run())).violations.filter((v) => ["serious", "critical"].includes(v.impact))) bad.push(`sign-in: ${v.id}: ${v.nodes[0].target}`);
+  for (const scheme of ["light", "dark"]) {
+    const out = await browser.newPage({ colorScheme: scheme });
+    await out.goto(origin + "/");
+    await out.getByRole("button", { name: "Sign in" }).waitFor();
+    bad.push(...(await violations(out, `sign-in, ${scheme}`)));
+    await out.close();
+    // Dialogs and other parts that open.
+    const page = await signedIn({ colorScheme: scheme });
+    for (const [name, show] of opened(w, evals)) {
+      await show(page);
+      await page.waitForTimeout(300);
+      bad.push(...(await violations(page, `${name}, ${scheme}`)));
+      await page.keyboard.press("Escape");
+    }
+    // The width of a phone.
+    await page.setViewportSize({ width: 390, height: 844 });
+    for (const [name, hash] of views(w, evals)) {
+      await page.goto(`${origin}/${hash}`);
+      await settle(page);
+      bad.push(...(await violations(page, `${name}, phone, ${scheme}`)));
+    }
+    clean(page);
+    await end(page);
+  }
   must(bad.length === 0, bad.join("\n"));
 });
 
@@ -857,7 +1066,7 @@ check("screenshots", async () => {
   const six = new Set(["workspaces", "files", "terminal", "review", evals ? "matrix" : "snapshots", "doctor"]);
   const all = process.env.CROFT_ALL_PICTURES;
   for (const scheme of ["light", "dark"]) {
-    const page = await signedIn({ colorScheme: scheme });
+    const page = await signedIn({ colorScheme: scheme, ...(all ? { viewport: { width: 1440, height: 900 } } : {}) });
     for (const [name, hash] of views(w, evals)) {
       if (!all && !six.has(name)) continue;
       await page.goto(`${origin}/${hash}`);
@@ -907,11 +1116,19 @@ check("screenshots", async () => {
       await out.locator(".snippet").waitFor();
       await out.screenshot({ path: `${dir}/sign-in-${scheme}.png` });
       await out.close();
-      await page.setViewportSize({ width: 390, height: 800 });
+      for (const prefix of ["", "phone-"]) {
+        if (prefix) await page.setViewportSize({ width: 390, height: 844 });
+        for (const [name, show] of opened(w, evals)) {
+          await show(page).catch((e) => console.error(`${prefix}${name}: ${e.message}`));
+          await page.waitForTimeout(400);
+          await shot(`${prefix}open-${name}`);
+          await page.keyboard.press("Escape");
+        }
+      }
       for (const [name, hash] of views(w, evals)) {
         await page.goto(`${origin}/${hash}`);
         await settle(page);
-        await page.screenshot({ path: `${dir}/phone-${name}-${scheme}.png` });
+        await shot(`phone-${name}`);
       }
     }
     await end(page);

@@ -56,9 +56,30 @@ export function Artifacts(): VNode {
   );
 }
 
-const byName: Record<string, string> = { png: "image/png", jpg: "image/jpeg", jpeg: "image/jpeg", gif: "image/gif", webp: "image/webp" };
+const byName: Record<string, string> = {
+  png: "image/png",
+  jpg: "image/jpeg",
+  jpeg: "image/jpeg",
+  gif: "image/gif",
+  webp: "image/webp",
+  svg: "image/svg+xml",
+  txt: "text/plain",
+  log: "text/plain",
+  md: "text/markdown",
+  csv: "text/csv",
+  html: "text/html",
+  json: "application/json",
+  yaml: "application/yaml",
+  yml: "application/yaml",
+  xml: "application/xml",
+  pdf: "application/pdf",
+  zip: "application/zip",
+  gz: "application/gzip",
+  patch: "text/x-diff",
+  diff: "text/x-diff",
+};
 
-/** The type of an artifact; where none was saved with it, that of its name. */
+/** The type of an artifact by its name: a list of them has no other. */
 function typeOf(a: WorkspaceArtifact): string {
   return a.mime_type || (byName[a.name.slice(a.name.lastIndexOf(".") + 1).toLowerCase()] ?? "");
 }

@@ -249,13 +249,19 @@ function OneRun({ id }: { id: string }): VNode {
                     {runners.map((x) => (
                       <th key={x.id} scope="col">
                         <span class="name">
-                          <span>{visible(x.id)}</span>
+                          <span class="runner">
+                            <span>{visible(x.id)}</span>
+                            <b class="number">{percent(x.passRate)}</b>
+                            <span class="bar pass" role="img" aria-label={`${percent(x.passRate)} passed`}>
+                              <i style={{ width: `${x.passRate * 100}%` }} />
+                            </span>
+                          </span>
                           <small>
                             {visible(x.agent)}
                             {x.model ? ` · ${visible(x.model)}` : ""}
                           </small>
                           <small class="number">
-                            <b>{percent(x.passRate)}</b> · {usd(x.costUsd)} in all · mean {span(x.durationMs)}, {tokens(x.tokens)} tokens
+                            {usd(x.costUsd)} in all · mean {span(x.durationMs)}, {tokens(x.tokens)} tokens
                           </small>
                         </span>
                       </th>

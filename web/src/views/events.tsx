@@ -2,7 +2,7 @@ import type { VNode } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { type Event, url } from "../api";
 import { clock, count, date, visible } from "../text";
-import { Button, Choice, Empty, Failure, Loading, Rows, Search } from "../ui";
+import { Button, Choice, Empty, Failure, Loading, Rows, Search, Tag } from "../ui";
 import type { TabProps } from "./workspace";
 
 const most = 5000;
@@ -59,6 +59,27 @@ export function fieldText(v: unknown): string {
   return visible(typeof v === "string" ? v : JSON.stringify(v));
 }
 
+/** One event, or several of the same content that follow each other, as the keys that are typed in a terminal. */
+export interface Run {
+  last: Event;
+  text: string;
+  count: number;
+}
+
+/** The runs of a list of events. */
+export function runsOf(events: Event[]): Run[] {
+  const out: Run[] = [];
+  for (const e of events) {
+    const text = summary(e);
+    const before = out[out.length - 1];
+    if (before && before.last.event === e.event && before.text === text) {
+      before.last = e;
+      before.count++;
+    } else out.push({ last: e, text, count: 1 });
+  }
+  return out;
+}
+
 /** An event in one line of words. */
 export function summary(e: Event): string {
   const f = (e.fields ?? {}) as Record<string, unknown>;
@@ -93,6 +114,7 @@ export function Events({ w }: TabProps): VNode {
     const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
     return stream.events.filter((e) => (!kind || e.event === kind) && words.every((x) => JSON.stringify(e).toLowerCase().includes(x)));
   }, [stream.events, filter, kind]);
+  const runs = useMemo(() => runsOf(rows), [rows]);
   return (
     <div class="split">
       <div class="split-list">
@@ -109,11 +131,12 @@ export function Events({ w }: TabProps): VNode {
             class="events"
             label="Events"
             height={28}
-            count={rows.length}
+            count={runs.length}
             follow
             row={(i) => {
-              const e = rows[i];
-              if (!e) return <div key={i} />;
+              const run = runs[i];
+              if (!run) return <div key={i} />;
+              const e = run.last;
               const code = (e.fields as Record<string, unknown> | undefined)?.code;
               const bad = (!!code && !/cancel/i.test(String(code))) || (e.fields as Record<string, unknown> | undefined)?.verdict === "deny";
               return (
@@ -122,7 +145,8 @@ export function Events({ w }: TabProps): VNode {
                     {clock(e.ts)}
                   </time>
                   <span class="event-kind">{visible(e.event)}</span>
-                  <span class="cut mono">{summary(e)}</span>
+                  <span class="cut mono">{run.text}</span>
+                  {run.count > 1 && <Tag>{run.count} times</Tag>}
                 </button>
               );
             }}

@@ -1,5 +1,5 @@
 import type { VNode } from "preact";
-import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useCallback, useEffect, useId, useMemo, useRef, useState } from "preact/hooks";
 import { type Entries, get, type GlobResult, type GrepResult, type Info, mayRun, post, Problem, send, upload, url, ws } from "../api";
 import { useLoad, useThrottle } from "../hooks";
 import { href, replace, withQuery } from "../router";
@@ -32,6 +32,8 @@ function order(a: Info, b: Info): number {
 
 export function Files({ w, route }: TabProps): VNode {
   const base = ws(w.id);
+  const writable = mayRun() && !w.policy.readOnly;
+  const treeID = useId();
   const open = route.query.get("path") ?? "";
   const line = Number(route.query.get("line") ?? 0);
   const [dirs, setDirs] = useState<Map<string, Info[]>>(new Map());
@@ -242,10 +244,10 @@ export function Files({ w, route }: TabProps): VNode {
   };
   return (
     <div class={`files ${open ? "has-open" : ""}`}>
-      <div class={`explorer ${dropping !== undefined ? "dropping" : ""}`} {...(mayRun() && !w.policy.readOnly ? drop : {})}>
+      <div class={`explorer ${dropping !== undefined ? "dropping" : ""}`} {...(writable ? drop : {})}>
         <div class="explorer-bar">
           <Search value={query} onInput={setQuery} label="Search names and contents" short="Search" />
-          {mayRun() && (
+          {writable && (
             <>
               <Button icon="newfile" small kind="plain" label="New file" onClick={() => setDialog("file")} />
               <Button icon="newfolder" small kind="plain" label="New directory" onClick={() => setDialog("dir")} />
@@ -270,6 +272,7 @@ export function Files({ w, route }: TabProps): VNode {
             height={24}
             count={rows.length}
             show={at}
+            active={at < 0 ? undefined : `${treeID}-${at}`}
             onKeyDown={onKeyDown}
             row={(i) => {
               const r = rows[i];
@@ -278,6 +281,7 @@ export function Files({ w, route }: TabProps): VNode {
               return (
                 <div
                   key={r.info.path}
+                  id={`${treeID}-${i}`}
                   role="treeitem"
                   data-path={r.info.path}
                   class={`tree-row ${dropping && dropping === r.info.path ? "target" : ""} ${cursor === r.info.path ? "cursor" : ""} ${open === r.info.path ? "open" : ""}`}
@@ -301,7 +305,7 @@ export function Files({ w, route }: TabProps): VNode {
       </div>
       <div class="viewer">
         {open ? (
-          <Viewer key={open} base={base} info={byPath.current.get(open) ?? { path: open, type: "file" }} line={line} onChanged={changed} onClose={() => show("")} readOnly={!mayRun() || !!w.policy.readOnly} onRename={() => setDialog("rename")} />
+          <Viewer key={open} base={base} info={byPath.current.get(open) ?? { path: open, type: "file" }} line={line} onChanged={changed} onClose={() => show("")} readOnly={!writable} onRename={() => setDialog("rename")} />
         ) : (
           <Empty title="Choose a file">The tree shows the files of the workspace as they are now. Changes appear by themselves, whoever makes them.</Empty>
         )}

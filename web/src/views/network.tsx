@@ -49,7 +49,7 @@ export function Network({ w, reload }: TabProps): VNode {
     return list.filter((r) => (!verdict || r.verdict === verdict) && `${r.host} ${r.method} ${r.reason}`.toLowerCase().includes(words)).reverse();
   }, [stream.events, filter, verdict]);
   const dropped = stream.events.some((e) => e.event === "event.dropped");
-  const rules = useMemo(() => new Set(allowed.map((a) => a.host)), [allowed]);
+  const covered = (host: string) => allowed.some((a) => a.host === host || (a.host.startsWith("*.") && host.endsWith(a.host.slice(1))));
   // Without a rule the workspace has no network at all: the first rule, and the end of the last, start its sandbox again.
   const mayRestart = (title: string, verb: string) => confirm(title, "This ends the terminals and processes of the workspace: it is started again, with another network. Files stay.", verb);
   const allow = async (r: { host: string; port?: number }): Promise<boolean> => {
@@ -82,8 +82,9 @@ export function Network({ w, reload }: TabProps): VNode {
       id: "allow",
       label: "",
       cell: (r) =>
-        r.verdict === "deny" && r.host && r.host !== "*" && mayRun() ? (
-          rules.has(r.host) ? (
+        // Where a rule decided, the host was allowed: it was refused for another reason, which a rule for it does not change.
+        r.verdict === "deny" && r.host && r.host !== "*" && !r.rule && mayRun() ? (
+          covered(r.host) ? (
             <Tag tone="good">allowed now</Tag>
           ) : (
             <Button small onClick={() => void allow(r)} label={`Allow ${visible(r.host)}`}>

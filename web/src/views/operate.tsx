@@ -70,11 +70,11 @@ function Health(): VNode {
       )}
       {version.data && (
         <dl class="facts-table">
-          <dt>version</dt>
+          <dt>Version</dt>
           <dd class="mono">{visible(version.data.version)}</dd>
-          <dt>address</dt>
+          <dt>Address</dt>
           <dd class="mono">{location.origin}</dd>
-          <dt>signed in</dt>
+          <dt>Signed in</dt>
           <dd>
             <span class="mono">{visible(who.key)}</span>, scope {who.scope}
             {who.tenant ? `, tenant ${visible(who.tenant)}` : ""}

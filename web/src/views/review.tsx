@@ -4,7 +4,7 @@ import { type Applied, type Comparison, type FileChange, get, type LeftOut, mayA
 import { ChangeLetter, Diff, fileChanges } from "../diff";
 import { useLoad } from "../hooks";
 import { href } from "../router";
-import { count, date, visible } from "../text";
+import { ago, count, visible } from "../text";
 import { act, Button, confirm, Dialog, Empty, Failure, Field, Loading, Rows, Search, Tag, toast } from "../ui";
 import { saveAs } from "./files";
 import type { TabProps } from "./workspace";
@@ -147,7 +147,7 @@ export function Review({ w, route }: TabProps): VNode {
             <option value="">{w.template ? `the template ${w.template}` : w.snapshot || w.dir ? "the workspace started" : "your last snapshot"}</option>
             {(snapshots.data?.snapshots ?? []).map((s) => (
               <option key={s.id} value={s.id}>
-                snapshot {visible(s.name || s.id.slice(0, 12))}, {date(s.created)}
+                snapshot {visible(s.name || s.id.slice(0, 12))}, {ago(s.created)} ago
               </option>
             ))}
           </select>

@@ -2,7 +2,7 @@ import type { VNode } from "preact";
 import { useState } from "preact/hooks";
 import { type Comparison, del, get, mayRun, post, segment, type SnapshotInfo, type Snapshots as List, ws } from "../api";
 import { Diff, fileChanges } from "../diff";
-import { useLoad, useNow } from "../hooks";
+import { useCalls, useLoad, useNow } from "../hooks";
 import { fork, title } from "../model";
 import { ago, bytes, count, date, visible } from "../text";
 import { act, Button, confirm, Dialog, Empty, Failure, Field, Loading, Tag } from "../ui";
@@ -13,6 +13,7 @@ const words: Record<string, string> = { fork: "before a fork", rollback: "before
 export function Snapshots({ w }: TabProps): VNode {
   const base = ws(w.id);
   const list = useLoad((s) => get<List>(base + "/snapshots", { origin: true }, s), w.id, 5000);
+  useCalls(w.id, list.reload);
   const now = useNow();
   const [taking, setTaking] = useState(false);
   const [chosen, choose] = useState("");
@@ -76,20 +77,22 @@ export function Snapshots({ w }: TabProps): VNode {
                   {w.template && s.workspace === w.id ? " beyond the template" : ""}
                   {(s.missingTotal ?? 0) > 0 && <Tag tone="warn">{count(s.missingTotal ?? 0, "file")} missing</Tag>}
                   <span class="gap" />
-                  <Button small onClick={() => choose(s.id)}>
-                    Diff
-                  </Button>
-                  {mayRun() && (
-                    <>
-                      <Button small onClick={() => void restore(s)}>
-                        Restore
-                      </Button>
-                      <Button small onClick={() => void fork(w, { id: s.id, label: label(s) })}>
-                        Fork
-                      </Button>
-                      {s.workspace === w.id ? <Button small icon="trash" kind="plain" label={`Delete snapshot ${label(s)}`} onClick={() => void remove(s)} /> : <span class="no-button" />}
-                    </>
-                  )}
+                  <span class="actions">
+                    <Button small onClick={() => choose(s.id)}>
+                      Diff
+                    </Button>
+                    {mayRun() && (
+                      <>
+                        <Button small onClick={() => void restore(s)}>
+                          Restore
+                        </Button>
+                        <Button small onClick={() => void fork(w, { id: s.id, label: label(s) })}>
+                          Fork
+                        </Button>
+                        {s.workspace === w.id ? <Button small icon="trash" kind="plain" label={`Delete snapshot ${label(s)}`} onClick={() => void remove(s)} /> : <span class="no-button" />}
+                      </>
+                    )}
+                  </span>
                 </div>
               </li>
             ))}

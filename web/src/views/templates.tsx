@@ -112,19 +112,19 @@ function One({ name, reload }: { name: string; reload: () => void }): VNode {
         {t && (
           <>
             <dl class="facts-table">
-              <dt>made of</dt>
+              <dt>Made of</dt>
               <dd class="mono">{visible(t.source)}</dd>
-              <dt>size</dt>
+              <dt>Size</dt>
               <dd>
                 {bytes(t.bytes)} in {count(t.files, "file")}
               </dd>
-              <dt>digest</dt>
+              <dt>Digest</dt>
               <dd class="mono">{visible(t.digest)}</dd>
-              <dt>made</dt>
+              <dt>Made</dt>
               <dd>{date(t.created)}</dd>
               {t.leftOut && t.leftOut.length > 0 && (
                 <>
-                  <dt>left out</dt>
+                  <dt>Left out</dt>
                   <dd>{t.leftOut.map(visible).join(", ")}</dd>
                 </>
               )}

@@ -2,7 +2,7 @@ import type { VNode } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { get, type LogChunk, mayRun, post, Problem, segment, send, type SessionInfo, type Sessions, socket, ws } from "../api";
 import { useLoad } from "../hooks";
-import { ago, fromBase64, visible } from "../text";
+import { date, fromBase64, visible } from "../text";
 import { act, Button, confirm, Empty, Failure, Loading } from "../ui";
 import type { Screen } from "../term";
 import type { TabProps } from "./workspace";
@@ -63,8 +63,8 @@ export function Terminals({ w }: TabProps): VNode {
         <div class="chips" role="group" aria-label="Terminals">
           {list.map((s, i) => (
             <span key={s.id} class="chip">
-              <button type="button" aria-pressed={current?.id === s.id} onClick={() => choose(s.id)} title={visible(s.id)}>
-                Terminal {i + 1} <small>{ago(s.started)}</small>
+              <button type="button" aria-pressed={current?.id === s.id} onClick={() => choose(s.id)} title={`${visible(s.id)}, started ${date(s.started)}`}>
+                Terminal {i + 1}
               </button>
               {mayRun() && (
                 <button type="button" aria-label={`End terminal ${i + 1}`} onClick={() => void end(s.id, i + 1)}>

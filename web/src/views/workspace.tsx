@@ -1,7 +1,7 @@
 import { type ComponentType, type VNode } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { del, get, mayRun, type NewShare, post, Problem, segment, type Shares, who, ws } from "../api";
-import { useEvents, useLoad, useNow, useThrottle } from "../hooks";
+import { useCalls, useEvents, useLoad, useNow, useThrottle } from "../hooks";
 import { destroy, fork, live, pause, reset, resume, type Row, title } from "../model";
 import { go, href, type Route } from "../router";
 import { ago, date, visible } from "../text";
@@ -41,6 +41,7 @@ export function WorkspaceView({ id, tab, route }: { id: string; tab: string; rou
   useEvents((e) => {
     if (e.workspace === one.data?.id && e.event === "lifecycle.workspace.state") soon();
   });
+  useCalls(one.data?.id ?? "", one.reload);
   const now = useNow();
   const [sharing, setSharing] = useState(false);
   const w = one.data;
