@@ -248,10 +248,10 @@ func TestSignIn(t *testing.T) {
 	if err != nil || res.StatusCode != http.StatusOK {
 		t.Fatalf("events: %v, %v", res, err)
 	}
+	defer res.Body.Close()
 	go func() {
 		defer close(streamEnded)
-		io.Copy(io.Discard, res.Body) //nolint:errcheck // it ends
-		res.Body.Close()
+		io.Copy(io.Discard, res.Body) // it ends
 	}()
 	other.want(http.StatusNoContent, "DELETE", "/page/session", "", page...)
 	other.want(http.StatusUnauthorized, "GET", "/v1/me", "")

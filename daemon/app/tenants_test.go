@@ -565,7 +565,7 @@ func TestQuotas(t *testing.T) {
 func TestRetryAfter(t *testing.T) {
 	m := newTeam(t, "tenants: {red: {maxWorkspaces: 1}, blue: {requestsPerSecond: 1}}\n")
 	m.must("POST", "/v1/workspaces", `{"kind":"memory"}`, nil)
-	send := func(key, method, path string) *http.Response {
+	send := func(key, method, path string) (status int, retry string) {
 		t.Helper()
 		req, err := http.NewRequestWithContext(t.Context(), method, m.url+path, strings.NewReader(`{"templateID":"base"}`))
 		if err != nil {
@@ -577,21 +577,21 @@ func TestRetryAfter(t *testing.T) {
 			t.Fatal(err)
 		}
 		res.Body.Close()
-		return res
+		return res.StatusCode, res.Header.Get("Retry-After")
 	}
-	if res := send(m.red, http.MethodPost, "/v2/sandboxes"); res.StatusCode != http.StatusTooManyRequests || res.Header.Get("Retry-After") != "" {
-		t.Errorf("beyond maxWorkspaces: %d, Retry-After %q, want 429 without it", res.StatusCode, res.Header.Get("Retry-After"))
+	if status, retry := send(m.red, http.MethodPost, "/v2/sandboxes"); status != http.StatusTooManyRequests || retry != "" {
+		t.Errorf("beyond maxWorkspaces: %d, Retry-After %q, want 429 without it", status, retry)
 	}
 	for _, path := range []string{"/v2/sandboxes", "/v1/version"} {
-		res := send(m.blue, http.MethodGet, path)
+		status, retry := send(m.blue, http.MethodGet, path)
 		for range 20 {
-			if res.StatusCode == http.StatusTooManyRequests {
+			if status == http.StatusTooManyRequests {
 				break
 			}
-			res = send(m.blue, http.MethodGet, path)
+			status, retry = send(m.blue, http.MethodGet, path)
 		}
-		if res.StatusCode != http.StatusTooManyRequests || res.Header.Get("Retry-After") != "1" {
-			t.Errorf("GET %s beyond requestsPerSecond: %d, Retry-After %q, want 429 and 1", path, res.StatusCode, res.Header.Get("Retry-After"))
+		if status != http.StatusTooManyRequests || retry != "1" {
+			t.Errorf("GET %s beyond requestsPerSecond: %d, Retry-After %q, want 429 and 1", path, status, retry)
 		}
 	}
 }
