@@ -521,4 +521,10 @@ func TestWorkCommitsManyFiles(t *testing.T) {
 	if got := strings.Count(git("show", "--format=", "--no-renames", "--name-only", "-z", "HEAD"), "\x00"); got != 8507 {
 		t.Errorf("the commit has %d files", got)
 	}
+	if out, err := in("work", "apply", "--commits").CombinedOutput(); err != nil || !strings.Contains(string(out), "refs/croft/repo-sh/HEAD") {
+		t.Errorf("apply --commits: %v\n%.500s", err, out)
+	}
+	if log, err := in("work", "log").CombinedOutput(); err != nil || strings.Contains(string(log), "git ") || strings.Contains(string(log), "bundle") {
+		t.Errorf("the log has commands of croft itself: %v\n%.500s", err, log)
+	}
 }
