@@ -199,6 +199,11 @@ func (a *command) workAttach(ctx context.Context, opts workAttachOptions, args [
 		for _, n := range start.Notes {
 			a.note("croft: %s", n)
 		}
+		if policy := start.Renew(w.Policy, e.user); !policy.Equal(w.Policy) {
+			if _, err := c.Change(ctx, w.ID, client.Change{Policy: &policy}); err != nil {
+				return err
+			}
+		}
 		return a.runWork(ctx, c, w.Workspace, start, false)
 	})
 }

@@ -371,6 +371,39 @@ func (s *Start) rules() []workspace.NetRule {
 	return rules
 }
 
+// Renew returns the policy of a work that was opened before with the login that the agent has
+// now: the user may have logged in since, or have another key. It sets the variables of keys
+// for the agent alone.
+func (s *Start) Renew(policy workspace.Policy, u User) workspace.Policy {
+	keys := s.Agent.Keys
+	if s.Agent.moreKeys != nil {
+		keys = slices.Concat(keys, s.Agent.moreKeys(u))
+	}
+	agentEnv := maps.Clone(s.AgentEnv)
+	for _, name := range keys {
+		before, now := policy.Env[name], s.Env[name]
+		if before != now && (before == "" || strings.HasPrefix(before, placeholder)) { // else --env has set it
+			if agentEnv == nil {
+				agentEnv = map[string]string{}
+			}
+			agentEnv[name] = now
+		}
+	}
+	s.AgentEnv = agentEnv
+	policy.Network.Allow = slices.Clone(policy.Network.Allow)
+	for _, rule := range s.rules() {
+		i := slices.IndexFunc(policy.Network.Allow, func(r workspace.NetRule) bool { return r.Host == rule.Host && slices.Equal(r.Ports, rule.Ports) })
+		switch {
+		case rule.Host == noHost:
+		case i < 0:
+			policy.Network.Allow = append(policy.Network.Allow, rule)
+		case rule.Credential != "":
+			policy.Network.Allow[i].Credential = rule.Credential
+		}
+	}
+	return policy
+}
+
 // noHost is a name that does not exist (RFC 2606).
 const noHost = "none.invalid"
 

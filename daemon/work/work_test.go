@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace"
 )
 
 // put writes files below a directory.
@@ -151,6 +152,57 @@ func TestLogins(t *testing.T) {
 				t.Errorf("labels %v start it again with %+v", spec.Labels, again)
 			}
 		})
+	}
+}
+
+// TestRenew starts an agent again after its user has logged in, and after the key is not set
+// any more: the login of now is the one that is used.
+func TestRenew(t *testing.T) {
+	u, p := user(t)
+	open := func(env ...string) *Start {
+		t.Helper()
+		s, err := New(Options{Project: p, Agent: FindAgent("claude")}, User{Home: u.Home, Environ: append(env, u.Environ...)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	none, err := open().Spec()
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyed := open("ANTHROPIC_API_KEY=planted-key-01234567")
+	withKey, err := keyed.Spec()
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, u.Home, map[string]string{".claude/.credentials.json": `{"claudeAiOauth":{"accessToken":"planted-token"}}`})
+	more := workspace.NetRule{Host: "more.test"} // of croft work allow
+	for _, tt := range []struct {
+		name   string
+		before workspace.Policy
+		start  *Start
+		env    map[string]string
+		cred   string
+	}{
+		{"logged in since", none.Policy, open(), nil, "claude_login"},
+		{"key since", none.Policy, keyed, map[string]string{"ANTHROPIC_API_KEY": "croft-secret:anthropic_api_key"}, "anthropic_api_key"},
+		{"login instead of a key", withKey.Policy, open(), map[string]string{"ANTHROPIC_API_KEY": ""}, "claude_login"},
+		{"as before", withKey.Policy, keyed, nil, "anthropic_api_key"},
+	} {
+		tt.before.Network.Allow = append(slices.Clone(tt.before.Network.Allow), more)
+		tt.start.AgentEnv = nil
+		got := tt.start.Renew(tt.before, u)
+		want := []workspace.NetRule{{Host: "api.anthropic.com", Credential: tt.cred}, more}
+		if diff := cmp.Diff(want, got.Network.Allow); diff != "" {
+			t.Errorf("%s: rules (-want +got):\n%s", tt.name, diff)
+		}
+		if diff := cmp.Diff(tt.env, tt.start.AgentEnv); diff != "" {
+			t.Errorf("%s: variables (-want +got):\n%s", tt.name, diff)
+		}
+		if tt.name == "as before" != got.Equal(tt.before) {
+			t.Errorf("%s: the policy is %+v, before %+v", tt.name, got, tt.before)
+		}
 	}
 }
 
