@@ -146,6 +146,11 @@ func (s *Start) addAgent(a *Agent, u User) error {
 	return nil
 }
 
+// trustedDirs are the directories inside that the agent need not ask about.
+func (s *Start) trustedDirs() []string {
+	return Add([]string{s.Dir}, filepath.Join(s.Dir, s.Project.Sub))
+}
+
 // addVariables passes the variables of an agent on, except those that may have a secret in
 // them: by their name, by their text, and headers of requests, which often are keys.
 func (s *Start) addVariables(a *Agent, u User) {
@@ -291,6 +296,9 @@ const sharedLogin = "shared"
 // again as it started first.
 func (o Options) Again(labels map[string]string) Options {
 	o.Agent, o.ShareLogin = FindAgent(labels[AgentLabel]), labels[LoginLabel] == sharedLogin
+	if sub, err := strconv.Unquote(labels[SubLabel]); err == nil && filepath.IsLocal(sub) {
+		o.Project.Sub = sub
+	}
 	return o
 }
 
@@ -307,6 +315,9 @@ func (s *Start) Spec() (workspace.Spec, error) {
 	spec := workspace.Spec{Kind: "sandbox", Labels: map[string]string{ProjectLabel: s.Project.Key(), AgentLabel: name[:min(len(name), longest)]}}
 	if s.ShareLogin {
 		spec.Labels[LoginLabel] = sharedLogin
+	}
+	if sub := strconv.QuoteToASCII(s.Project.Sub); s.Project.Sub != "" && len(sub) <= longest {
+		spec.Labels[SubLabel] = sub
 	}
 	var opts sandboxOptions
 	if s.InPlace {

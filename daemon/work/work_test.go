@@ -324,17 +324,26 @@ func TestFindProject(t *testing.T) {
 	put(t, home, map[string]string{".git/HEAD": "", "src/app/.git/HEAD": "", "src/app/sub/file": "", "src/app/.git/objects/x": "", "src/app/.git/refs/x": "", "notes/file": "",
 		"bare/HEAD": "", "bare/objects/x": "", "bare/refs/x": "", "bare/hooks/x": ""})
 	for _, tt := range []struct {
-		dir, want  string
-		repository bool
-	}{{"src/app/sub", "src/app", true}, {"src/app", "src/app", true}, {"src/app/.git", "src/app", true}, {"src/app/.git/refs", "src/app", true}, {"notes", "notes", false}, {"src", "src", false}} {
+		dir, want, sub string
+		repository     bool
+	}{{"src/app/sub", "src/app", "sub", true}, {"src/app", "src/app", "", true}, {"src/app/.git", "src/app", "", true}, {"src/app/.git/refs", "src/app", "", true}, {"notes", "notes", "", false}, {"src", "src", "", false}} {
 		p, err := FindProject(filepath.Join(home, tt.dir), home)
-		if want := (Project{Dir: filepath.Join(home, tt.want), Repository: tt.repository}); err != nil || p != want {
+		if want := (Project{Dir: filepath.Join(home, tt.want), Sub: tt.sub, Repository: tt.repository}); err != nil || p != want {
 			t.Errorf("%s: %+v, %v, want %+v", tt.dir, p, err, want)
 		}
 	}
 	for _, dir := range []string{home, "/"} {
 		if p, err := FindProject(dir, home); fault.Of(err) != fault.InvalidArgument {
 			t.Errorf("%s: %+v, %v", dir, p, err)
+		}
+	}
+	put(t, home, map[string]string{"tree/.git": "gitdir: /elsewhere/worktrees/tree\n", "linked/file": ""})
+	if err := os.Symlink("../src/app/.git", filepath.Join(home, "linked/.git")); err != nil {
+		t.Fatal(err)
+	}
+	for dir, want := range map[string]string{"tree": "/elsewhere/worktrees/tree", "linked": "../src/app/.git", "src/app": ""} {
+		if p, err := FindProject(filepath.Join(home, dir), home); err != nil || p.LinkedGit != want {
+			t.Errorf("%s: the git directory is %q, %v, want %q", dir, p.LinkedGit, err, want)
 		}
 	}
 	for _, dir := range []string{"bare", "bare/hooks"} {
