@@ -107,6 +107,7 @@ type EnvSpec struct {
 	InPlace  bool     // Dir itself is the workspace, with its content
 	Write    []string // host directories that are mounted writable
 	Read     []string // host directories that are mounted read-only
+	Programs []string // those of Read that are installations of programs: their credential files are masked
 	Hide     string   // a directory below one of Read that is masked, except for the directories above; "" for none
 	Tools    []toolchain.Toolchain
 	Hosts    []string // allowed hosts, as "host" or "host:port"

@@ -179,7 +179,7 @@ func bindMounts(req EnvSpec) []bindMount {
 		for _, dir := range sortByLength(dirs) {
 			shown := req.InPlace && inDir(req.Dir, dir) || slices.ContainsFunc(list, func(b bindMount) bool { return inDir(b.Dir, dir) })
 			if !shown {
-				list = append(list, bindMount{Dir: dir, ReadOnly: readOnly})
+				list = append(list, bindMount{Dir: dir, ReadOnly: readOnly, HideCredentials: readOnly && isProgramDir(req, dir)})
 			}
 		}
 	}
@@ -190,6 +190,14 @@ func bindMounts(req EnvSpec) []bindMount {
 		list = append(list, bindMount{Dir: req.Hide, ReadOnly: true, Empty: true})
 	}
 	return list
+}
+
+// isProgramDir reports whether a directory of req.Read is there for programs alone: it
+// contains nothing else that is mounted.
+func isProgramDir(req EnvSpec, dir string) bool {
+	programs := func(other string) bool { return slices.Contains(req.Programs, other) }
+	named := slices.Concat([]string{req.Dir}, req.Write, slices.DeleteFunc(slices.Clone(req.Read), programs))
+	return programs(dir) && !slices.ContainsFunc(named, func(other string) bool { return inDir(dir, other) })
 }
 
 // addToolchains adds toolchains and their caches, without what overlaps with a directory

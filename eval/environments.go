@@ -66,6 +66,7 @@ func (e *setupError) Unwrap() error { return e.err }
 type environments struct {
 	plan      *plan
 	readDirs  []string // directories of the host that are shown
+	programs  []string // installations of programs that are shown, to all runners or to one
 	writeDirs []string // host directories that all executions may write
 	limits    driver.Limits
 	policy    driver.Policy
@@ -127,17 +128,24 @@ func (v *environments) setReadDirs(ctx context.Context) {
 	if p.Tmp != "" {
 		v.readDirs = append(v.readDirs, realDirs([]string{p.Tmp})...)
 	}
+	var programs []string
 	if b := p.workspace.Bootstrap; b != nil {
-		v.readDirs = slices.Concat(v.readDirs, programDirs(b.Command, os.Getenv("PATH")), namedDirs(b.Args))
+		v.readDirs = append(v.readDirs, namedDirs(b.Args)...)
+		programs = programDirs(b.Command, os.Getenv("PATH"))
 	}
+	named := slices.Clone(v.readDirs)
+	v.readDirs = append(v.readDirs, programs...)
 	for _, r := range p.runners {
 		inv, err := dryRun(ctx, r)
 		if err != nil || len(inv.Argv) == 0 {
 			continue // the session reports the error
 		}
 		r.hosts = inv.Hosts
-		r.read = slices.Concat(programDirs(inv.Argv[0], cmp.Or(inv.Env["PATH"], os.Getenv("PATH"))), namedDirs(inv.Argv[1:]))
+		own, arguments := programDirs(inv.Argv[0], cmp.Or(inv.Env["PATH"], os.Getenv("PATH"))), namedDirs(inv.Argv[1:])
+		r.read = slices.Concat(own, arguments)
+		named, programs = append(named, arguments...), append(programs, own...)
 	}
+	v.programs = slices.DeleteFunc(installations(programs), func(dir string) bool { return slices.Contains(named, dir) })
 }
 
 // A preparedEnv is an environment that is ready for one session.
@@ -165,7 +173,7 @@ func (v *environments) forExecution(ctx context.Context, e *execution, artifacts
 
 // envSpec is the EnvSpec of a request, without its directory.
 func (v *environments) envSpec(o envRequest) EnvSpec {
-	return EnvSpec{Write: append([]string{o.artifacts}, v.writeDirs...), Read: slices.Concat(v.readDirs, o.read), Tools: v.plan.Toolchains, Hosts: o.hosts, Limits: v.limits, Policy: v.policy}
+	return EnvSpec{Write: append([]string{o.artifacts}, v.writeDirs...), Read: slices.Concat(v.readDirs, o.read), Programs: v.programs, Tools: v.plan.Toolchains, Hosts: o.hosts, Limits: v.limits, Policy: v.policy}
 }
 
 // prepare makes the environment of one session.

@@ -27,8 +27,9 @@ func NodeIn(envs EnvFactory, tmp, suitePath string) func(ctx context.Context, ar
 		if err != nil {
 			return nil, fmt.Errorf("eval: engine node: %w: %w", fault.Of(err), err)
 		}
-		read := slices.Concat(realDirs([]string{filepath.Dir(abs)}), programDirs(node, os.Getenv("PATH")))
-		env, err := envs.Open(ctx, EnvSpec{Dir: tmp, InPlace: true, Read: read})
+		programs := programDirs(node, os.Getenv("PATH"))
+		read := slices.Concat(realDirs([]string{filepath.Dir(abs)}), programs)
+		env, err := envs.Open(ctx, EnvSpec{Dir: tmp, InPlace: true, Read: read, Programs: installations(programs)})
 		if err != nil {
 			return nil, err
 		}

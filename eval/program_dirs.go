@@ -101,12 +101,30 @@ func installDirs(bin string) []string {
 	if filepath.Base(bin) == "shims" {
 		return []string{bin, beside}
 	}
-	for _, sign := range []string{"pyvenv.cfg", "lib/python3*/os.py"} {
-		if found, err := filepath.Glob(filepath.Join(beside, sign)); err == nil && len(found) > 0 {
-			return []string{bin, beside}
-		}
+	if hasPython(beside) {
+		return []string{bin, beside}
 	}
 	return []string{bin}
+}
+
+// hasPython reports whether a directory is an installation of Python, or a virtual
+// environment.
+func hasPython(dir string) bool {
+	for _, sign := range []string{"pyvenv.cfg", "lib/python3*/os.py"} {
+		if found, err := filepath.Glob(filepath.Join(dir, sign)); err == nil && len(found) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// installations returns the directories of programDirs that an installer has written, and
+// not the user: settings in them are those of the installer.
+func installations(dirs []string) []string {
+	return slices.DeleteFunc(slices.Clone(dirs), func(dir string) bool {
+		_, err := os.Stat(filepath.Join(dir, "shims"))
+		return err != nil && filepath.Base(dir) != "node_modules" && !hasPython(dir)
+	})
 }
 
 // lookPathIn finds a program on a PATH.

@@ -54,3 +54,32 @@ echo out > "$0/out/b"; grep -rs planted "$0"; echo end`
 		}
 	}
 }
+
+// TestProgramsOfAnEnvironment: the directory of a program is shown without credential files,
+// unless it was named for another reason.
+func TestProgramsOfAnEnvironment(t *testing.T) {
+	envs := sandboxed(t)
+	home := t.TempDir()
+	for _, name := range []string{".pyenv/versions/3.12.1/pip.conf", "suite/.npmrc", "tools/.npmrc", "tools/data/.npmrc"} {
+		path := filepath.Join(home, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(name+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pyenv, suite, tools, data := filepath.Join(home, ".pyenv"), filepath.Join(home, "suite"), filepath.Join(home, "tools"), filepath.Join(home, "tools/data")
+	env, err := envs.Open(t.Context(), eval.EnvSpec{Dir: filepath.Join(t.TempDir(), "ws"), Read: []string{suite, data, pyenv, tools}, Programs: []string{pyenv, tools}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer env.Workspace.Destroy(t.Context())
+	res, err := env.Workspace.Run(t.Context(), driver.Command{Argv: []string{"sh", "-c", `cd "$0" && cat suite/.npmrc tools/.npmrc tools/data/.npmrc .pyenv/versions/3.12.1/pip.conf; echo end`, home}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := string(res.Stdout), "suite/.npmrc\ntools/.npmrc\ntools/data/.npmrc\nend\n"; got != want {
+		t.Errorf("got %q, want %q", got+string(res.Stderr), want)
+	}
+}

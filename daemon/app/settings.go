@@ -283,11 +283,11 @@ func (s *System) resolveTemplate(ctx context.Context, spec *driver.Spec) error {
 			labels = map[string]string{}
 		}
 		if len(m.LeftOut) > 0 {
-			labels[LeftOutLabel] = leftOutText(len(m.LeftOut), "credential files", m.LeftOut)
+			labels[LeftOutLabel] = leftOutText(len(m.LeftOut), "credential file", "credential files", m.LeftOut)
 		}
 		if len(unreadable) > 0 {
 			// Missing has the first of them; what vanished meanwhile is counted, too.
-			labels[UnreadableLabel] = leftOutText(max(int(m.MissingTotal), len(unreadable)), "files or directories that you may not read", unreadable)
+			labels[UnreadableLabel] = leftOutText(max(int(m.MissingTotal), len(unreadable)), "file or directory that you may not read", "files or directories that you may not read", unreadable)
 		}
 		spec.Labels = labels
 		return nil
@@ -301,9 +301,12 @@ func (s *System) resolveTemplate(ctx context.Context, spec *driver.Spec) error {
 }
 
 // leftOutText counts and names files, within the limits of a label.
-func leftOutText(total int, what string, names []string) string {
+func leftOutText(total int, one, many string, names []string) string {
 	const most = 200
-	text := fmt.Sprintf("%d %s:", total, what)
+	text := fmt.Sprintf("%d %s:", total, many)
+	if total == 1 {
+		text = "1 " + one + ":"
+	}
 	for i, name := range names {
 		if name = printableName(name); len(text)+len(name) > most {
 			return text + fmt.Sprintf(" and %d more", total-i)

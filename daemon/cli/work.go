@@ -46,7 +46,7 @@ func (a *command) workCommand() *cobra.Command {
 		Use:   "work [flags] AGENT [-- ARGUMENT...] | work [flags] -- PROGRAM [ARGUMENT...]",
 		Short: "Give an agent a copy of your project, review its changes, and apply them",
 		Long: `Give an agent, or a command, a copy of the project in the current directory, and run it on this
-terminal. The project is the root of the git repository, or the directory. Uncommitted and ignored files are in
+terminal. The project is the root of the git repository, or the directory; the agent starts in the current directory of it. Uncommitted and ignored files are in
 the copy; credential files are left out and named. Nothing in the project changes before croft work apply.
 
 Agents: ` + strings.Join(work.Names(), ", ") + `. An agent has its own program, its settings, and its
@@ -358,7 +358,7 @@ func (a *command) prepareWork(ctx context.Context, ws *workspace.Workspace, star
 			return driver.Command{}, err
 		}
 	}
-	return driver.Command{Argv: start.Argv, Env: start.AgentEnv, Labels: map[string]string{agentLabel: "true"}}, nil
+	return driver.Command{Argv: start.Argv, Dir: start.Project.Sub, Env: start.AgentEnv, Labels: map[string]string{agentLabel: "true"}}, nil
 }
 
 // jobControl runs a command as the job of a shell, so that ctrl-z does not leave a stopped
@@ -377,7 +377,7 @@ const findScript = `type -P -- "$1" > /dev/null || { printf %s "$PATH"; exit 1; 
 // startAgent starts a session on a terminal that outlives this program.
 func (a *command) startAgent(ctx context.Context, ws *workspace.Workspace, cmd driver.Command) (string, error) {
 	// The shell of jobControl would start without it.
-	res, err := ws.Run(ctx, driver.Command{Argv: []string{"bash", "-c", findScript, "croft", cmd.Argv[0]}})
+	res, err := ws.Run(ctx, driver.Command{Argv: []string{"bash", "-c", findScript, "croft", cmd.Argv[0]}, Dir: cmd.Dir})
 	if err == nil && res.ExitCode != 0 {
 		err = fmt.Errorf("program %q: %w: not in PATH (%s)", cmd.Argv[0], fault.NotFound, printable(string(res.Stdout)))
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/croft-run/croft/daemon/work"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/atomicfile"
+	"github.com/croft-run/croft/snapshot/history"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -30,7 +31,7 @@ const (
 )
 
 // ownScripts are the beginnings of commands that no log of a work lists.
-var ownScripts = []string{homeScript, saveScript, "bash -c " + findScript}
+var ownScripts = append([]string{homeScript, saveScript, "bash -c " + findScript}, history.Commands...)
 
 // savedHome returns the file with the home of a work's agent.
 func (a *command) savedHome(id string) (string, error) {

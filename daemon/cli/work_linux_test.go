@@ -249,6 +249,39 @@ mkdir -p ~/.claude/projects && echo "turn $*" >> ~/.claude/projects/log
 	}
 }
 
+// TestWorkInASubdirectory starts commands and an agent in a directory of the project: they
+// start in it inside, and so does the agent that starts again, from wherever.
+func TestWorkInASubdirectory(t *testing.T) {
+	dir, in := workProject(t)
+	sub := filepath.Join(dir, "a b", "sub")
+	tools := filepath.Join(filepath.Dir(dir), "tools")
+	for name, text := range map[string]string{filepath.Join(sub, "here"): "#!/bin/sh\necho in $(pwd); echo new >> new\n", filepath.Join(tools, "claude"): "#!/bin/sh\necho in $(pwd)\n"} {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o755)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	at := func(dir string, args ...string) *exec.Cmd {
+		cmd := in(args...)
+		cmd.Dir, cmd.Env = dir, append(cmd.Env, "PATH="+tools+":"+os.Getenv("PATH"))
+		return cmd
+	}
+	for _, cmd := range []*exec.Cmd{
+		at(sub, "work", "--name", "one", "--", "./here"), at(sub, "work", "claude"), at(dir, "work", "attach", "app-claude"), at(sub, "work", "--in-place", "--", "./here"),
+	} {
+		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "in "+sub+"\n") {
+			t.Errorf("%q: %v\n%s\nwant it in %s", cmd.Args[1:], err, out, sub)
+		}
+	}
+	s := onTTY(t, at(sub, "work", "--name", "two", "--", "./here"))
+	s.Shows("in " + sub)
+	if err := s.Ends(); err != nil {
+		t.Errorf("on a terminal: %v\n%s", err, s.Text())
+	}
+	if out, err := at(sub, "work", "diff", "two", "--name-only").CombinedOutput(); err != nil || !strings.Contains(string(out), "a b/sub/new") {
+		t.Errorf("diff: %v\n%s", err, out)
+	}
+}
+
 // treeOf returns the files of a directory with their content, without .git.
 func treeOf(t *testing.T, dir string) map[string]string {
 	t.Helper()
@@ -520,5 +553,11 @@ func TestWorkCommitsManyFiles(t *testing.T) {
 	}
 	if got := strings.Count(git("show", "--format=", "--no-renames", "--name-only", "-z", "HEAD"), "\x00"); got != 8507 {
 		t.Errorf("the commit has %d files", got)
+	}
+	if out, err := in("work", "apply", "--commits").CombinedOutput(); err != nil || !strings.Contains(string(out), "refs/croft/repo-sh/HEAD") {
+		t.Errorf("apply --commits: %v\n%.500s", err, out)
+	}
+	if log, err := in("work", "log").CombinedOutput(); err != nil || strings.Contains(string(log), "git ") || strings.Contains(string(log), "bundle") {
+		t.Errorf("the log has commands of croft itself: %v\n%.500s", err, log)
 	}
 }

@@ -175,8 +175,7 @@ func (a *command) workAttach(ctx context.Context, opts workAttachOptions, args [
 		if err != nil || session != "" {
 			return err
 		}
-		opts.start = opts.start.Again(w.Labels)
-		agent := opts.start.Agent
+		agent := work.FindAgent(w.Labels[work.AgentLabel])
 		if agent == nil {
 			return fmt.Errorf("work %s: %w: its command has ended; croft work shell %s opens a shell in it", w.Name, fault.WrongState, w.Name)
 		}
@@ -187,6 +186,7 @@ func (a *command) workAttach(ctx context.Context, opts workAttachOptions, args [
 		if opts.start.Project, err = work.FindProject(dir, e.user.Home); err != nil {
 			return err
 		}
+		opts.start = opts.start.Again(w.Labels)
 		if opts.continues {
 			opts.start.Words = slices.Concat(agent.Continue, opts.start.Words)
 		} else {
@@ -198,6 +198,11 @@ func (a *command) workAttach(ctx context.Context, opts workAttachOptions, args [
 		}
 		for _, n := range start.Notes {
 			a.note("croft: %s", n)
+		}
+		if policy := start.Renew(w.Policy, e.user); !policy.Equal(w.Policy) {
+			if _, err := c.Change(ctx, w.ID, client.Change{Policy: &policy}); err != nil {
+				return err
+			}
 		}
 		return a.runWork(ctx, c, w.Workspace, start, false)
 	})

@@ -107,7 +107,11 @@ func Names() []string {
 // prepareClaude answers the questions of a first start: the project is trusted, as nothing
 // outside the workspace can be reached, and the key in the environment is to be used.
 func prepareClaude(s *Start, _ User) error {
-	state := map[string]any{"hasCompletedOnboarding": true, "theme": "dark", "bypassPermissionsModeAccepted": true, "projects": map[string]any{s.Dir: map[string]any{"hasTrustDialogAccepted": true, "hasCompletedProjectOnboarding": true}}}
+	projects := map[string]any{}
+	for _, dir := range s.trustedDirs() {
+		projects[dir] = map[string]any{"hasTrustDialogAccepted": true, "hasCompletedProjectOnboarding": true}
+	}
+	state := map[string]any{"hasCompletedOnboarding": true, "theme": "dark", "bypassPermissionsModeAccepted": true, "projects": projects}
 	if key := s.Env["ANTHROPIC_API_KEY"]; key != "" {
 		const shown = 20 // bytes of a key by which Claude Code remembers the answer
 		state["customApiKeyResponses"] = map[string]any{"approved": []string{key[max(0, len(key)-shown):]}, "rejected": []string{}}
@@ -154,8 +158,10 @@ func prepareCodex(s *Start, u User) error {
 		return fmt.Errorf("work: codex: ~/%s: %w: %w", file, fault.InvalidArgument, err)
 	}
 	s.Args = append(s.Args, "-c", `sandbox_mode="danger-full-access"`)
-	if _, ok := c.Projects[s.Dir]; !ok {
-		s.addFile(file, append(s.Home[file], fmt.Sprintf("\n[projects.%q]\ntrust_level = \"trusted\"\n", s.Dir)...))
+	for _, dir := range s.trustedDirs() {
+		if _, ok := c.Projects[dir]; !ok {
+			s.addFile(file, append(s.Home[file], fmt.Sprintf("\n[projects.%q]\ntrust_level = \"trusted\"\n", dir)...))
+		}
 	}
 	p := c.Providers[c.Provider]
 	if p.Base == "" && c.OpenAI != "" {
@@ -236,7 +242,7 @@ func prepareCopilot(s *Start, _ User) error {
 	if s.Env["COPILOT_PROVIDER_BASE_URL"] != "" {
 		s.Env["COPILOT_OFFLINE"] = "true"
 	}
-	return s.addJSON(".copilot/config.json", map[string]any{"trusted_folders": []string{s.Dir}, "banner": "never"})
+	return s.addJSON(".copilot/config.json", map[string]any{"trusted_folders": s.trustedDirs(), "banner": "never"})
 }
 
 func object(v any, key string) (map[string]any, bool) {

@@ -27,11 +27,13 @@ const (
 	ProjectLabel = "croft.work"       // Project.Key
 	AgentLabel   = "croft.work.agent" // name of the agent, or of the program of a command
 	LoginLabel   = "croft.work.login" // "shared" if the login itself is inside
+	SubLabel     = "croft.work.sub"   // Project.Sub, quoted as by strconv.QuoteToASCII
 )
 
 // A Project is a directory that agents work on.
 type Project struct {
 	Dir        string // without symlinks
+	Sub        string // directory in Dir that it was found by, in which agents start; "" is Dir
 	Repository bool   // Dir is the root of a git repository
 	LinkedGit  string // the git directory elsewhere that .git leads to, "" if .git is a directory
 }
@@ -52,10 +54,9 @@ func FindProject(dir, home string) (Project, error) {
 	p := Project{Dir: abs}
 	for at := abs; at != home || at == abs; at = filepath.Dir(at) { // a repository of the whole home has other things in it
 		if info, err := os.Lstat(filepath.Join(at, ".git")); err == nil {
-			p = Project{Dir: at, Repository: true}
-			if !info.IsDir() {
-				text, _ := os.ReadFile(filepath.Join(at, ".git")) // what can't be read leads nowhere
-				p.LinkedGit = strings.TrimSpace(strings.TrimPrefix(string(text), "gitdir:"))
+			p = Project{Dir: at, Repository: true, LinkedGit: linkedGit(filepath.Join(at, ".git"), info)}
+			if rel, err := filepath.Rel(at, abs); err == nil && rel != "." && utf8.ValidString(rel) && !isBelow(abs, filepath.Join(at, ".git")) {
+				p.Sub = rel
 			}
 			break
 		}
@@ -73,6 +74,18 @@ func FindProject(dir, home string) (Project, error) {
 		return p, fmt.Errorf("work: directory %q: %w: its path is not valid UTF-8; rename it", p.Dir, fault.InvalidArgument)
 	}
 	return p, nil
+}
+
+// linkedGit returns where a .git leads that is no directory.
+func linkedGit(file string, info fs.FileInfo) string {
+	if info.IsDir() {
+		return ""
+	}
+	if target, err := os.Readlink(file); err == nil {
+		return target
+	}
+	text, _ := os.ReadFile(file) // what can't be read leads nowhere
+	return strings.TrimSpace(strings.TrimPrefix(string(text), "gitdir:"))
 }
 
 // isGitDir reports whether a directory is that of a git repository, other than the .git of a

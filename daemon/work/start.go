@@ -146,6 +146,11 @@ func (s *Start) addAgent(a *Agent, u User) error {
 	return nil
 }
 
+// trustedDirs are the directories inside that the agent need not ask about.
+func (s *Start) trustedDirs() []string {
+	return Add([]string{s.Dir}, filepath.Join(s.Dir, s.Project.Sub))
+}
+
 // addVariables passes the variables of an agent on, except those that may have a secret in
 // them: by their name, by their text, and headers of requests, which often are keys.
 func (s *Start) addVariables(a *Agent, u User) {
@@ -291,6 +296,9 @@ const sharedLogin = "shared"
 // again as it started first.
 func (o Options) Again(labels map[string]string) Options {
 	o.Agent, o.ShareLogin = FindAgent(labels[AgentLabel]), labels[LoginLabel] == sharedLogin
+	if sub, err := strconv.Unquote(labels[SubLabel]); err == nil && filepath.IsLocal(sub) {
+		o.Project.Sub = sub
+	}
 	return o
 }
 
@@ -307,6 +315,9 @@ func (s *Start) Spec() (workspace.Spec, error) {
 	spec := workspace.Spec{Kind: "sandbox", Labels: map[string]string{ProjectLabel: s.Project.Key(), AgentLabel: name[:min(len(name), longest)]}}
 	if s.ShareLogin {
 		spec.Labels[LoginLabel] = sharedLogin
+	}
+	if sub := strconv.QuoteToASCII(s.Project.Sub); s.Project.Sub != "" && len(sub) <= longest {
+		spec.Labels[SubLabel] = sub
 	}
 	var opts sandboxOptions
 	if s.InPlace {
@@ -369,6 +380,39 @@ func (s *Start) rules() []workspace.NetRule {
 		rules = append(rules, workspace.NetRule{Host: noHost})
 	}
 	return rules
+}
+
+// Renew returns the policy of a work that was opened before with the login that the agent has
+// now: the user may have logged in since, or have another key. It sets the variables of keys
+// for the agent alone.
+func (s *Start) Renew(policy workspace.Policy, u User) workspace.Policy {
+	keys := s.Agent.Keys
+	if s.Agent.moreKeys != nil {
+		keys = slices.Concat(keys, s.Agent.moreKeys(u))
+	}
+	agentEnv := maps.Clone(s.AgentEnv)
+	for _, name := range keys {
+		before, now := policy.Env[name], s.Env[name]
+		if before != now && (before == "" || strings.HasPrefix(before, placeholder)) { // else --env has set it
+			if agentEnv == nil {
+				agentEnv = map[string]string{}
+			}
+			agentEnv[name] = now
+		}
+	}
+	s.AgentEnv = agentEnv
+	policy.Network.Allow = slices.Clone(policy.Network.Allow)
+	for _, rule := range s.rules() {
+		i := slices.IndexFunc(policy.Network.Allow, func(r workspace.NetRule) bool { return r.Host == rule.Host && slices.Equal(r.Ports, rule.Ports) })
+		switch {
+		case rule.Host == noHost:
+		case i < 0:
+			policy.Network.Allow = append(policy.Network.Allow, rule)
+		case rule.Credential != "":
+			policy.Network.Allow[i].Credential = rule.Credential
+		}
+	}
+	return policy
 }
 
 // noHost is a name that does not exist (RFC 2606).

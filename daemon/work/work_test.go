@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace"
 )
 
 // put writes files below a directory.
@@ -154,6 +155,57 @@ func TestLogins(t *testing.T) {
 	}
 }
 
+// TestRenew starts an agent again after its user has logged in, and after the key is not set
+// any more: the login of now is the one that is used.
+func TestRenew(t *testing.T) {
+	u, p := user(t)
+	open := func(env ...string) *Start {
+		t.Helper()
+		s, err := New(Options{Project: p, Agent: FindAgent("claude")}, User{Home: u.Home, Environ: append(env, u.Environ...)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	none, err := open().Spec()
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyed := open("ANTHROPIC_API_KEY=planted-key-01234567")
+	withKey, err := keyed.Spec()
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, u.Home, map[string]string{".claude/.credentials.json": `{"claudeAiOauth":{"accessToken":"planted-token"}}`})
+	more := workspace.NetRule{Host: "more.test"} // of croft work allow
+	for _, tt := range []struct {
+		name   string
+		before workspace.Policy
+		start  *Start
+		env    map[string]string
+		cred   string
+	}{
+		{"logged in since", none.Policy, open(), nil, "claude_login"},
+		{"key since", none.Policy, keyed, map[string]string{"ANTHROPIC_API_KEY": "croft-secret:anthropic_api_key"}, "anthropic_api_key"},
+		{"login instead of a key", withKey.Policy, open(), map[string]string{"ANTHROPIC_API_KEY": ""}, "claude_login"},
+		{"as before", withKey.Policy, keyed, nil, "anthropic_api_key"},
+	} {
+		tt.before.Network.Allow = append(slices.Clone(tt.before.Network.Allow), more)
+		tt.start.AgentEnv = nil
+		got := tt.start.Renew(tt.before, u)
+		want := []workspace.NetRule{{Host: "api.anthropic.com", Credential: tt.cred}, more}
+		if diff := cmp.Diff(want, got.Network.Allow); diff != "" {
+			t.Errorf("%s: rules (-want +got):\n%s", tt.name, diff)
+		}
+		if diff := cmp.Diff(tt.env, tt.start.AgentEnv); diff != "" {
+			t.Errorf("%s: variables (-want +got):\n%s", tt.name, diff)
+		}
+		if tt.name == "as before" != got.Equal(tt.before) {
+			t.Errorf("%s: the policy is %+v, before %+v", tt.name, got, tt.before)
+		}
+	}
+}
+
 // TestNoAsk: each agent has arguments or variables with which it asks for no permissions.
 func TestNoAsk(t *testing.T) {
 	u, p := user(t)
@@ -272,17 +324,26 @@ func TestFindProject(t *testing.T) {
 	put(t, home, map[string]string{".git/HEAD": "", "src/app/.git/HEAD": "", "src/app/sub/file": "", "src/app/.git/objects/x": "", "src/app/.git/refs/x": "", "notes/file": "",
 		"bare/HEAD": "", "bare/objects/x": "", "bare/refs/x": "", "bare/hooks/x": ""})
 	for _, tt := range []struct {
-		dir, want  string
-		repository bool
-	}{{"src/app/sub", "src/app", true}, {"src/app", "src/app", true}, {"src/app/.git", "src/app", true}, {"src/app/.git/refs", "src/app", true}, {"notes", "notes", false}, {"src", "src", false}} {
+		dir, want, sub string
+		repository     bool
+	}{{"src/app/sub", "src/app", "sub", true}, {"src/app", "src/app", "", true}, {"src/app/.git", "src/app", "", true}, {"src/app/.git/refs", "src/app", "", true}, {"notes", "notes", "", false}, {"src", "src", "", false}} {
 		p, err := FindProject(filepath.Join(home, tt.dir), home)
-		if want := (Project{Dir: filepath.Join(home, tt.want), Repository: tt.repository}); err != nil || p != want {
+		if want := (Project{Dir: filepath.Join(home, tt.want), Sub: tt.sub, Repository: tt.repository}); err != nil || p != want {
 			t.Errorf("%s: %+v, %v, want %+v", tt.dir, p, err, want)
 		}
 	}
 	for _, dir := range []string{home, "/"} {
 		if p, err := FindProject(dir, home); fault.Of(err) != fault.InvalidArgument {
 			t.Errorf("%s: %+v, %v", dir, p, err)
+		}
+	}
+	put(t, home, map[string]string{"tree/.git": "gitdir: /elsewhere/worktrees/tree\n", "linked/file": ""})
+	if err := os.Symlink("../src/app/.git", filepath.Join(home, "linked/.git")); err != nil {
+		t.Fatal(err)
+	}
+	for dir, want := range map[string]string{"tree": "/elsewhere/worktrees/tree", "linked": "../src/app/.git", "src/app": ""} {
+		if p, err := FindProject(filepath.Join(home, dir), home); err != nil || p.LinkedGit != want {
+			t.Errorf("%s: the git directory is %q, %v, want %q", dir, p.LinkedGit, err, want)
 		}
 	}
 	for _, dir := range []string{"bare", "bare/hooks"} {

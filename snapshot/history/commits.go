@@ -15,15 +15,22 @@ import (
 // ErrNoCommits says that a workspace has no commits besides the known ones.
 var ErrNoCommits = fmt.Errorf("history: the workspace has no new commits: %w", fault.NotFound)
 
+const (
+	bundleScript = `git rev-parse -q --verify HEAD >/dev/null && head=HEAD
+exec git bundle create --quiet - --ignore-missing --branches --tags $head --stdin`
+	refsScript = `git for-each-ref --format='%(objectname) %(refname)' refs/heads refs/tags && { git rev-parse -q --verify HEAD || true; }`
+)
+
+// Commands are what this package runs in workspaces, as events have it.
+var Commands = []string{"sh -c " + bundleScript, "sh -c " + refsScript}
+
 // WriteBundle writes a git bundle of the branches, tags and HEAD of the repository at
 // the top of a workspace, without the commits that known ones lead to. The git of
 // the workspace makes it, inside: the bundle is not to be trusted. A bundle larger than
 // snapshot.MaxBundle is fault.ResourceExhausted.
 func WriteBundle(ctx context.Context, ws *workspace.Workspace, known []string, to io.Writer) error {
-	const script = `git rev-parse -q --verify HEAD >/dev/null && head=HEAD
-exec git bundle create --quiet - --ignore-missing --branches --tags $head --stdin`
 	var stderr strings.Builder
-	cmd := ws.Command(ctx, "sh", "-c", script)
+	cmd := ws.Command(ctx, "sh", "-c", bundleScript)
 	cmd.Stdin = strings.NewReader("^" + strings.Join(known, "\n^") + "\n")
 	if len(known) == 0 {
 		cmd.Stdin = strings.NewReader("")
@@ -64,9 +71,8 @@ func (w *limitedWriter) Write(data []byte) (int, error) {
 // Refs returns the branches, tags and HEAD of the repository at the top of a workspace.
 // They are not to be trusted.
 func Refs(ctx context.Context, ws *workspace.Workspace) ([]snapshot.ImportedRef, error) {
-	const script = `git for-each-ref --format='%(objectname) %(refname)' refs/heads refs/tags && { git rev-parse -q --verify HEAD || true; }`
 	var stdout, stderr strings.Builder
-	cmd := ws.Command(ctx, "sh", "-c", script)
+	cmd := ws.Command(ctx, "sh", "-c", refsScript)
 	cmd.Stdout, cmd.Stderr = &limitedWriter{to: &stdout, left: 4 << 20}, &limitedWriter{to: &stderr, left: 4 << 10}
 	err := cmd.Run()
 	if err != nil {
