@@ -52,6 +52,7 @@ var storeChecks = []struct {
 	{"a living holder keeps a record from idling", storeIdle},
 	{"a beat regains what was reaped", storeRegain},
 	{"missing is not found", storeMissing},
+	{"a session that ended stays so until it expires", storeSessions},
 	{"the exclusive lock excludes", storeLock},
 	{"waiting for a lock ends with the context", storeLockContext},
 	{"the exclusive lock is not starved", storeLockFair},
@@ -396,6 +397,26 @@ func storeIdle(t *testing.T, url string) {
 	}
 	if _, err := s.PutIdle(ctx, rec, "me"); err != nil {
 		t.Errorf("putting what a dead one held: %v", err)
+	}
+}
+
+func storeSessions(t *testing.T, url string) {
+	s := openStore(t, url)
+	ctx := t.Context()
+	for range 2 { // a repeated sign-out is none
+		if err := s.EndSession(ctx, "one", time.Now().Add(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, id := range []string{"expired", "last"} { // the second end deletes what has expired
+		if err := s.EndSession(ctx, id, time.Now().Add(-time.Second)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for id, want := range map[string]bool{"one": true, "other": false, "expired": false} {
+		if ended, err := s.SessionEnded(ctx, id); err != nil || ended != want {
+			t.Errorf("session %s has ended: %v, %v; want %v", id, ended, err, want)
+		}
 	}
 }
 

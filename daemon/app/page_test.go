@@ -169,6 +169,7 @@ func TestSignIn(t *testing.T) {
 	b.want(http.StatusBadRequest, "POST", "/page/session", "", page...)
 	b.want(http.StatusForbidden, "POST", "/page/session", `{"key":"`+m.red+`"}`, "Origin: http://attacker.example")
 	b.want(http.StatusForbidden, "POST", "/page/session", `{"key":"`+m.red+`"}`, "Host: attacker.example")
+	b.want(http.StatusForbidden, "POST", "/page/session", `{"key":"`+m.red+`"}`, "Sec-Fetch-Site: same-site")
 
 	_, text, h := b.do("POST", "/page/session", `{"key":"`+m.red+`"}`, page...)
 	cookie := h.Get("Set-Cookie")
@@ -461,6 +462,17 @@ func TestShareLink(t *testing.T) {
 	}
 	m.must("DELETE", one+"/shares/"+share.ID, "", nil)
 	b.want(http.StatusUnauthorized, "GET", one, "")
+
+	// One that expires is refused, with its cookie and as a key, and signs nobody in.
+	m.must("POST", one+"/shares", `{"expires":"2s"}`, &share)
+	b.want(http.StatusOK, "POST", "/page/session", `{"key":"`+share.Text+`","share":true}`, page...)
+	b.want(http.StatusOK, "GET", one, "")
+	time.Sleep(time.Until(share.ExpiresAt) + 100*time.Millisecond)
+	b.want(http.StatusUnauthorized, "GET", one, "")
+	if status, _ := m.do(share.Text, "GET", one, ""); status != http.StatusUnauthorized {
+		t.Errorf("the key of a link that has expired: %d", status)
+	}
+	newBrowser(t, m.url).want(http.StatusUnauthorized, "POST", "/page/session", `{"key":"`+share.Text+`","share":true}`, page...)
 }
 
 // TestDiffWithHostDirectory: only the operator compares with a directory of the host.

@@ -258,6 +258,49 @@ func TestGuestThatCantStart(t *testing.T) {
 	}
 }
 
+// TestCancelledLaunchLeavesNoChild: a program such as bubblewrap that starts another one, which
+// holds its standard error, and is killed before it serves.
+func TestCancelledLaunchLeavesNoChild(t *testing.T) {
+	dir := t.TempDir()
+	script := filepath.Join(dir, "wrap")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\nsleep 600 &\necho $! > "+dir+"/child\nsleep 600\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, sys := range map[string]*syscall.SysProcAttr{"leads a group": {Setsid: true}, "in the group of the test": nil} {
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			for range 500 {
+				if text, err := os.ReadFile(filepath.Join(dir, "child")); err == nil && len(text) > 0 {
+					break
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+			cancel()
+		}()
+		start := time.Now()
+		if _, err := (&guest.Launch{Binary: script, Sys: sys}).Start(ctx); err == nil {
+			t.Errorf("%s: the guest has started", name)
+		}
+		if took := time.Since(start); took > 30*time.Second {
+			t.Errorf("%s: a cancelled start takes %s", name, took)
+		}
+		text, err := os.ReadFile(filepath.Join(dir, "child"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		child, err := strconv.Atoi(strings.TrimSpace(string(text)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sys == nil {
+			syscall.Kill(child, syscall.SIGKILL) //nolint:errcheck // the test ends it
+		} else if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", child)); err == nil && !strings.Contains(string(stat), ") Z ") {
+			t.Errorf("%s: the child is still there: %s", name, stat)
+		}
+		os.Remove(filepath.Join(dir, "child"))
+	}
+}
+
 // TestVersionsMustAgree: a guest of another version than the host's is to be replaced.
 func TestVersionsMustAgree(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "sock")

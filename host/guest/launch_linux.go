@@ -251,6 +251,10 @@ func (l *Launch) ServingConfig() *guestproto.Config {
 // enough for the guest, and leaves the others to the workload.
 var guestEnv = []string{"GOMAXPROCS=1"}
 
+// waitDelay is how long a guest that has ended is waited for while a process that it started
+// holds its standard error.
+const waitDelay = 2 * time.Second
+
 func (s *launchState) startProcess() (*Running, error) {
 	argv := []string{s.program}
 	if s.launch.Wrap != nil {
@@ -258,7 +262,7 @@ func (s *launchState) startProcess() (*Running, error) {
 	}
 	r := &Running{waited: make(chan struct{}), stderr: &tail.Buffer{Most: 16 << 10}}
 	r.cmd = &exec.Cmd{Path: argv[0], Args: append([]string{"croft-guest"}, argv[1:]...), Env: guestEnv, Dir: "/",
-		ExtraFiles: s.extra, SysProcAttr: s.launch.Sys, Stderr: r.stderr}
+		ExtraFiles: s.extra, SysProcAttr: s.launch.Sys, Stderr: r.stderr, WaitDelay: waitDelay}
 	if err := r.cmd.Start(); err != nil {
 		return nil, err
 	}
@@ -276,7 +280,10 @@ func (s *launchState) handshake(ctx context.Context, r *Running) error {
 	for _, f := range s.extra[:2] {
 		f.Close()
 	}
-	stop := context.AfterFunc(ctx, func() { r.cmd.Process.Kill() }) //nolint:errcheck // the process has ended already
+	stop := context.AfterFunc(ctx, func() {
+		r.killGroup()
+		s.report.SetReadDeadline(time.Now()) //nolint:errcheck // what it has started may hold the other end
+	})
 	defer stop()
 	if s.launch.Started != nil {
 		if err := s.launch.Started(r.HostPID()); err != nil {
@@ -393,9 +400,23 @@ func (r *Running) End(ctx context.Context) error {
 	return nil
 }
 
+// killGroup kills the process of the guest, and its process group if it leads one: bubblewrap, while
+// it starts, has a child that does not end with it.
+func (r *Running) killGroup() {
+	select {
+	case <-r.waited:
+		return // its number may be another's
+	default:
+	}
+	if sys := r.cmd.SysProcAttr; sys != nil && (sys.Setsid || sys.Setpgid) {
+		unix.Kill(-r.HostPID(), unix.SIGKILL) //nolint:errcheck // it has ended already
+	}
+	r.cmd.Process.Kill() //nolint:errcheck // it has ended already
+}
+
 // Kill kills the guest, and with it all processes of its PID namespace, and waits for its end.
 func (r *Running) Kill() {
-	r.cmd.Process.Kill() //nolint:errcheck // the process has ended already
+	r.killGroup()
 	<-r.waited
 	if r.Client != nil {
 		r.Close() //nolint:errcheck // nothing is lost with it

@@ -159,16 +159,26 @@ func checkPage(r *http.Request) error {
 	}
 	upgrade := r.Header.Get("Upgrade") != ""
 	read := (r.Method == http.MethodGet || r.Method == http.MethodHead) && !upgrade
+	if err := checkSite(r, read); err != nil {
+		return err
+	}
 	site, origin := r.Header.Get("Sec-Fetch-Site"), r.Header.Get("Origin")
 	switch {
-	case site != "" && site != "same-origin" && (site != "none" || !read):
-		return fmt.Errorf("request: %w: a page of another origin made it (Sec-Fetch-Site: %.20q); the cookie of the page is for the page only", fault.PermissionDenied, site)
 	case read:
 		return nil
 	case origin == "" && (upgrade || site == ""):
 		return fmt.Errorf("request: %w: it has a cookie and no Origin; send a key instead (Authorization: Bearer KEY)", fault.PermissionDenied)
 	case !upgrade && r.Header.Get(PageHeader) == "":
 		return fmt.Errorf("request: %w: it has a cookie and may change something, so it needs the header %s: 1; or send a key instead (Authorization: Bearer KEY)", fault.PermissionDenied, PageHeader)
+	}
+	return nil
+}
+
+// checkSite refuses a request that a browser says to be of a page of another origin, also of one of
+// the same site. The user may have typed the address of a read.
+func checkSite(r *http.Request, read bool) error {
+	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" && (site != "none" || !read) {
+		return fmt.Errorf("request: %w: a page of another origin made it (Sec-Fetch-Site: %.20q); the cookie of the page is for the page only", fault.PermissionDenied, site)
 	}
 	return nil
 }

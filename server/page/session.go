@@ -91,6 +91,9 @@ func (s *Server) serveSession(w http.ResponseWriter, r *http.Request) {
 
 // signIn answers a valid key with a cookie.
 func (s *Server) signIn(w http.ResponseWriter, r *http.Request) error {
+	if err := checkSite(r, false); err != nil {
+		return err
+	}
 	if kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); kind != "application/json" {
 		return fmt.Errorf("sign in: %w: send {\"key\": ...} as application/json", fault.InvalidArgument)
 	}

@@ -175,7 +175,7 @@ function Frame({ route, signedOut }: { route: Route; signedOut: () => void }): V
             </a>
           ))}
         <div class="side-end">
-          <Button icon="search" kind="plain" label="Search and commands (Ctrl K)" onClick={keys.openPalette}>
+          <Button icon="search" kind="plain" label="Search Ctrl K: workspaces, templates and commands" onClick={keys.openPalette}>
             <span class="who">
               Search <small>Ctrl K</small>
             </span>

@@ -127,7 +127,7 @@ export async function openEditor(box: HTMLElement, o: EditorOptions) {
         ]),
         crlf ? EditorState.lineSeparator.of("\r\n") : [],
         EditorState.readOnly.of(o.readOnly),
-        EditorView.contentAttributes.of({ "aria-label": `Content of ${o.name}` }),
+        EditorView.contentAttributes.of({ "aria-label": `Content of ${o.name}`, tabindex: "0" }),
         EditorView.updateListener.of((u) => {
           if (u.docChanged && !quiet) o.onChange();
         }),

@@ -121,6 +121,7 @@ export function check(name, f) {
 }
 
 export async function runAll() {
+  const minutes = process.env.CROFT_ALL_PICTURES ? 20 : 3;
   const only = process.env.CROFT_CHECK ? new RegExp(process.env.CROFT_CHECK) : /./;
   for (const [name, f] of checks) {
     if (!only.test(name)) continue;
@@ -129,7 +130,7 @@ export async function runAll() {
     try {
       await Promise.race([
         f(),
-        new Promise((_, no) => setTimeout(() => no(new Error("not done within 3 minutes")), 180000).unref()),
+        new Promise((_, no) => setTimeout(() => no(new Error(`not done within ${minutes} minutes`)), minutes * 60000).unref()),
       ]);
     } catch (e) {
       error = e.stack ?? String(e);

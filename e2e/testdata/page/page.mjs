@@ -599,6 +599,12 @@ check("operate", async () => {
   const page = await signedIn();
   await page.goto(origin + "/#/operate/health");
   await page.getByText("The server does its work.").waitFor();
+  // A diagnosis that is left early does not keep the next one from its end.
+  for (let i = 0; i < 3; i++) {
+    await page.goto(origin + "/#/operate/doctor");
+    await page.waitForTimeout(300);
+    await page.goto(origin + "/#/operate/health");
+  }
   await page.goto(origin + "/#/operate/doctor");
   await page.locator(".level.works", { hasText: "Proof: " }).first().waitFor({ timeout: 60000 });
   await page.goto(origin + "/#/operate/keys");
@@ -968,8 +974,8 @@ const opened = (w, evals) => {
     ["new-file", at(`#/w/${w.id}/files`, (page) => click(page, "New file"))],
     ["start-command", at(`#/w/${w.id}/processes`, (page) => click(page, "Start command"))],
     ["process", at(`#/w/${w.id}/processes`, (page) => page.getByRole("button", { name: /healthz/ }).click())],
-    ["rejected", at(`#/w/${w.id}/review?from=base`, (page) => click(page, "Reject all"))],
     ["apply", at(`#/w/${w.id}/review?from=base`, (page) => click(page, "Apply to host …"))],
+    ["rejected", at(`#/w/${w.id}/review?from=base`, (page) => click(page, "Reject all"))],
     ["take-snapshot", at(`#/w/${w.id}/snapshots`, (page) => click(page, "Take snapshot"))],
     ["difference", at(`#/w/${w.id}/snapshots`, (page) => click(page, "base"))],
     ["event", at(`#/w/${w.id}/events`, (page) => page.locator(".event").last().click())],
@@ -991,6 +997,11 @@ check("accessibility", async () => {
   const { w, evals } = await setScene();
   const bad = [];
   for (const scheme of ["light", "dark"]) {
+    const out = await browser.newPage({ colorScheme: scheme });
+    await out.goto(origin + "/");
+    await out.getByRole("button", { name: "Sign in" }).waitFor();
+    bad.push(...(await violations(out, `sign-in, ${scheme}`)));
+    await out.close();
     const page = await signedIn({ colorScheme: scheme });
     for (const [name, hash] of views(w, evals)) {
       await page.goto(`${origin}/${hash}`);
@@ -1001,13 +1012,13 @@ check("accessibility", async () => {
     clean(page);
     await end(page);
   }
+  must(bad.length === 0, bad.join("\n"));
+});
+
+check("accessibility of what opens", async () => {
+  const { w, evals } = await setScene();
+  const bad = [];
   for (const scheme of ["light", "dark"]) {
-    const out = await browser.newPage({ colorScheme: scheme });
-    await out.goto(origin + "/");
-    await out.getByRole("button", { name: "Sign in" }).waitFor();
-    bad.push(...(await violations(out, `sign-in, ${scheme}`)));
-    await out.close();
-    // Dialogs and other parts that open.
     const page = await signedIn({ colorScheme: scheme });
     for (const [name, show] of opened(w, evals)) {
       await show(page);
@@ -1015,16 +1026,24 @@ check("accessibility", async () => {
       bad.push(...(await violations(page, `${name}, ${scheme}`)));
       await page.keyboard.press("Escape");
     }
-    // The width of a phone.
-    await page.setViewportSize({ width: 390, height: 844 });
-    for (const [name, hash] of views(w, evals)) {
-      await page.goto(`${origin}/${hash}`);
-      await settle(page);
-      bad.push(...(await violations(page, `${name}, phone, ${scheme}`)));
-    }
     clean(page);
     await end(page);
   }
+  must(bad.length === 0, bad.join("\n"));
+});
+
+check("accessibility at the width of a phone", async () => {
+  const { w, evals } = await setScene();
+  const bad = [];
+  const page = await signedIn({ viewport: { width: 390, height: 844 } });
+  for (const [name, hash] of views(w, evals)) {
+    await page.goto(`${origin}/${hash}`);
+    await settle(page);
+    bad.push(...(await violations(page, name)));
+    const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+    if (over > 0) bad.push(`${name} is ${over} px wider than a phone`);
+  }
+  clean(page);
   must(bad.length === 0, bad.join("\n"));
 });
 
