@@ -6,14 +6,21 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	containers "github.com/google/go-containerregistry/pkg/registry"
+	"github.com/google/go-containerregistry/pkg/v1/random"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
 
 	"github.com/croft-run/croft/daemon/app"
 	"github.com/croft-run/croft/daemon/telemetry"
@@ -184,6 +191,110 @@ func TestAttackManyBuilds(t *testing.T) {
 		t.Errorf("the oldest build: %d, want 404", status)
 	}
 	testenv.ReportAttack(t, "requests for builds without end", "server", testenv.Prevented, "")
+}
+
+// What a build used is removed when the server starts after a crash.
+func TestInterruptedBuild(t *testing.T) {
+	dir := t.TempDir()
+	var box struct{ ID string }
+	var image, template string
+	t.Run("before", func(t *testing.T) { // its end stops the server
+		m := newTeamIn(t, dir, "")
+		m.needsSandbox()
+		m.must("POST", "/v1/workspaces", `{"kind":"sandbox","name":"build"}`, &box)
+		var made struct{ ID string }
+		m.must("POST", "/v1/workspaces/build/snapshots", `{"name":"image"}`, &made)
+		image = made.ID
+		template, _ = m.requestBuild("cut-off")
+	})
+	if template == "" {
+		t.Skip("skipped: host: it lacks isolation")
+	}
+	file := filepath.Join(dir, "e2b", "templates", template+".json")
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// As a crash would leave it.
+	crashed := strings.Replace(string(data), `"status":"waiting"`, `"status":"building","workspace":"`+box.ID+`","rootfs":"`+image+`"`, 1)
+	if crashed == string(data) {
+		t.Fatalf("no build waits: %s", data)
+	}
+	if err := os.WriteFile(file, []byte(crashed), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m := newTeamIn(t, dir, "")
+	for range 100 {
+		if data, err = os.ReadFile(file); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(data), box.ID) {
+			break
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	if status, text := m.do(m.red, "GET", "/v1/workspaces/"+box.ID, ""); status != http.StatusNotFound {
+		t.Errorf("the workspace of the build: %d %s", status, text)
+	}
+	if _, text := m.do(m.red, "GET", "/v1/snapshots", ""); strings.Contains(text, image) {
+		t.Errorf("the image of the build is still there: %s", text)
+	}
+	if strings.Contains(string(data), image) || !strings.Contains(string(data), `"status":"error"`) {
+		t.Errorf("the build is stored as %s", data)
+	}
+}
+
+// A build that fails does not leave the files of its image.
+func TestFailedBuildOfAnImage(t *testing.T) {
+	m := newTeam(t, "")
+	m.needsSandbox()
+	images := httptest.NewServer(containers.New(containers.Logger(log.New(io.Discard, "", 0))))
+	defer images.Close()
+	ref := strings.TrimPrefix(images.URL, "http://") + "/tools:1"
+	at, err := name.ParseReference(ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, err := random.Image(1000, 1)
+	if err == nil {
+		err = remote.Write(at, image)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	operator := func(method, path, body string, out any) { // tenants pull from the public internet alone
+		t.Helper()
+		if status, text := m.do(m.sys.Token, method, path, body); status/100 != 2 {
+			t.Fatalf("%s %s: %d %s", method, path, status, text)
+		} else if out != nil {
+			if err := json.Unmarshal([]byte(text), out); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	var made struct{ TemplateID, BuildID string }
+	operator("POST", "/v3/templates", `{"name":"tools"}`, &made)
+	operator("POST", "/v2/templates/"+made.TemplateID+"/builds/"+made.BuildID, `{"fromImage":"`+ref+`","steps":[{"type":"RUN","args":["false"]}]}`, nil)
+	var now struct {
+		Status     string
+		LogEntries []struct{ Message string }
+	}
+	for range 600 {
+		operator("GET", "/templates/"+made.TemplateID+"/builds/"+made.BuildID+"/status", "", &now)
+		if now.Status == "error" || now.Status == "ready" {
+			break
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	// The second entry is that of the workspace or of the step, after the image was pulled.
+	if now.Status != "error" || len(now.LogEntries) < 2 || strings.Contains(now.LogEntries[1].Message, "image") {
+		t.Fatalf("the build is %+v", now)
+	}
+	var stored struct{ Snapshots []struct{ ID, Name string } }
+	operator("GET", "/v1/snapshots", "", &stored)
+	if len(stored.Snapshots) > 0 {
+		t.Errorf("the failed build left %+v", stored.Snapshots)
+	}
 }
 
 // A snapshot that is refused leaves nothing in the store: its files would have a name there, so that

@@ -37,7 +37,13 @@ type team struct {
 
 func newTeam(t *testing.T, settingsText string) *team {
 	t.Helper()
-	sys, base := serveWith(t, app.Config{DataDir: t.TempDir(), Settings: settings(t, "version: 1\n"+settingsText)})
+	return newTeamIn(t, t.TempDir(), settingsText)
+}
+
+// newTeamIn is newTeam on a data directory.
+func newTeamIn(t *testing.T, dir, settingsText string) *team {
+	t.Helper()
+	sys, base := serveWith(t, app.Config{DataDir: dir, Settings: settings(t, "version: 1\n"+settingsText)})
 	m := &team{t: t, sys: sys, url: base}
 	m.red, m.redKey = m.key("red", "admin")
 	m.redRead, _ = m.key("red", "read")

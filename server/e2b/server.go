@@ -101,6 +101,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s.background, s.end = context.WithCancel(auth.Without(context.WithoutCancel(ctx)))
+	s.building.Go(s.removeInterrupted)
 	s.routes()
 	return s, nil
 }

@@ -61,9 +61,12 @@ func (s *Server) runBuild(ctx context.Context, one *storedTemplate, b *build, in
 	log.close()
 	s.templates.mu.Lock()
 	defer s.templates.mu.Unlock()
-	b.Updated = time.Now().UTC()
+	b.Updated, b.Workspace = time.Now().UTC(), ""
 	if err != nil {
 		b.fail(step, err.Error())
+		ctx, cancel := cleanup(ctx)
+		defer cancel()
+		s.dropImage(ctx, b)
 	} else {
 		b.Status, b.result, b.Finished = ready, out, b.Updated
 		one.setTags(b.ID, b.Tags)
@@ -80,12 +83,16 @@ func (s *Server) build(ctx context.Context, one *storedTemplate, b *build, in bu
 	if err != nil {
 		return result{}, baseStep, err
 	}
+	id := driver.NewID()
+	if err := s.recordBuild(one, b, id, from.Rootfs); err != nil {
+		return result{}, baseStep, err
+	}
 	config, err := from.config(nil)
 	if err != nil {
 		return result{}, baseStep, err
 	}
 	spec := driver.Spec{
-		From: from.Source, Config: config,
+		ID: id, From: from.Source, Config: config,
 		Policy: driver.Policy{Limits: b.limits(), Persist: true},
 	}
 	if err := s.cfg.Admit(ctx, &spec); err != nil {
@@ -123,6 +130,51 @@ func (s *Server) build(ctx context.Context, one *storedTemplate, b *build, in bu
 		return result{}, finalizeStep, err
 	}
 	return run.result, "", nil
+}
+
+// recordBuild stores what a build is about to use, so that it is removed if the build fails, or
+// when the server starts after a crash.
+func (s *Server) recordBuild(one *storedTemplate, b *build, workspace, image string) error {
+	s.templates.mu.Lock()
+	defer s.templates.mu.Unlock()
+	b.Workspace, b.Rootfs = workspace, image
+	return s.templates.save(one)
+}
+
+// dropImage deletes the image of a build that has failed, unless another one uses it. The caller
+// holds s.templates.mu.
+func (s *Server) dropImage(ctx context.Context, b *build) {
+	image := b.Rootfs
+	b.Rootfs = ""
+	s.deleteImage(ctx, image)
+}
+
+// removeInterrupted removes the workspaces and images of builds that a crash interrupted.
+func (s *Server) removeInterrupted() {
+	s.templates.mu.Lock()
+	found := map[*build]*storedTemplate{}
+	for _, one := range s.templates.byID {
+		for _, b := range one.Builds {
+			if b.Status == failed && b.Workspace != "" {
+				found[b] = one
+			}
+		}
+	}
+	s.templates.mu.Unlock()
+	for b, one := range found { // nothing else changes the workspace of a build that has ended
+		if err := s.cfg.Registry.Destroy(s.background, b.Workspace); err != nil && fault.Of(err) != fault.NotFound {
+			s.log.Warn("e2b: remove the workspace of a build; it ends by itself", "workspace", b.Workspace, "error", err)
+		}
+		s.templates.mu.Lock()
+		if s.templates.byID[one.ID] == one { // else it was deleted, with its builds
+			s.dropImage(s.background, b)
+			b.Workspace = ""
+			if err := s.templates.save(one); err != nil {
+				s.log.Error("e2b: store a build", "template", one.ID, "error", err)
+			}
+		}
+		s.templates.mu.Unlock()
+	}
 }
 
 // maxResult bounds what a template has besides its files. Templates are kept in memory.

@@ -65,6 +65,8 @@ type build struct {
 	Finished time.Time     `json:"finished,omitzero"`
 	Reason   *statusReason `json:"reason,omitempty"`
 
+	Workspace string `json:"workspace,omitempty"` // in which it runs; "" before and after
+
 	result
 }
 
