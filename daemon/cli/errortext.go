@@ -117,7 +117,7 @@ var advices = []struct {
 	{lazyregexp.New(`program "[^"]*/[^"]*": not found`), "the path is inside the workspace; croft run begins with an empty one: --template . starts it with a copy of this directory, --rw . works in this directory"},
 	{lazyregexp.New(`program "[^"]*": not found`), "the command is a program, not an image; a sandbox has those of this host below /usr and /opt, and with --toolchain auto those of your home directory"},
 	{lazyregexp.New(`denylisted token "(sudo|su)"$`), "leave out sudo: nothing inside becomes another user, and the files of the workspace are its own already; programs are those of this host, read-only: install packages here, or choose an image that has them (docs/docker.md)"},
-	{lazyregexp.New(`denylisted token "`), "leave it out: no command of a workspace may change the machine"},
+	{lazyregexp.New(`denylisted token "`), "leave it out: no command of a workspace may change the machine, or run what commands.deny of croft.yaml lists"},
 	{lazyregexp.New(`[Ww]orkspace path does not exist|directory .*: not found$`), "give a directory that exists: mkdir makes one"},
 	{lazyregexp.New(`is not a directory|: not a directory$`), "give a directory, not a file"},
 	{lazyregexp.New(`^commands: unsupported`), "use --provider sandbox, or another one with a shell: croft provider list"},

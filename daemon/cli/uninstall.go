@@ -290,7 +290,7 @@ func elsewhereItems(settings *config.Config) (items []installedItem) {
 		if dir == "" {
 			dir = sshDefaultDir
 		}
-		items = append(items, installedItem{What: "machine", Name: host, Note: "croft-guest; to remove it: ssh " + host + " rm -r " + dir + "/bin"})
+		items = append(items, installedItem{What: "machine", Name: host, Note: "croft-guest; to remove it: ssh " + host + " 'rm -r " + dir + "/bin'"})
 	}
 	if dir := settings.Evals.Dir; dir != "" {
 		if _, err := os.Lstat(dir); err == nil {

@@ -93,8 +93,8 @@ func TestUninstall(t *testing.T) {
 		}
 		m := map[string]string{}
 		for _, i := range items {
-			if i.Name == "me@machine" && !strings.HasSuffix(i.Note, "ssh me@machine rm -r "+ssh.DefaultDir+"/bin") ||
-				i.Name == "other" && !strings.HasSuffix(i.Note, "ssh other rm -r /srv/croft/bin") {
+			if i.Name == "me@machine" && !strings.HasSuffix(i.Note, "ssh me@machine 'rm -r "+ssh.DefaultDir+"/bin'") ||
+				i.Name == "other" && !strings.HasSuffix(i.Note, "ssh other 'rm -r /srv/croft/bin'") {
 				t.Errorf("the note of machine %s is %q", i.Name, i.Note)
 			}
 			m[i.What+" "+strings.TrimPrefix(i.Name, home+"/")] = i.State

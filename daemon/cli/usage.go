@@ -167,6 +167,9 @@ func helpCommand() *cobra.Command {
 		Args:  cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, args []string) error {
 			cmd, rest, err := c.Root().Find(args)
+			if err == nil && len(rest) > 0 && cmd.HasParent() && cmd.HasSubCommands() {
+				return unknownCommand(cmd, rest)
+			}
 			if err != nil || len(rest) > 0 {
 				return usagef("unknown command %q; croft help lists the commands", strings.Join(args, " "))
 			}

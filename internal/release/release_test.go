@@ -183,6 +183,9 @@ func testGo(t *testing.T, repo string) {
 // TestNestedModules: at its tag a nested module can be installed by "go install", and built in
 // a clone, where go.sum must have the sums of Croft's module.
 func TestNestedModules(t *testing.T) {
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip("skipped: host: it has no git")
+	}
 	repo, proxy, bin := t.TempDir(), t.TempDir(), t.TempDir()
 	files := map[string]string{
 		"go.mod": "module " + modulePath + "\n\ngo 1.26.0\n", "text.go": "package croft\n\nconst Text = \"of the release\"\n",
