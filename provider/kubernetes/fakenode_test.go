@@ -322,9 +322,13 @@ func (n *fakeNode) endPod(pod *corev1.Pod) {
 	n.mu.Lock()
 	c := n.pods[pod.UID]
 	n.mu.Unlock()
-	if c != nil {
+	for ended := c == nil; !ended; { // again: runc may not have created it yet
 		n.runc("kill", c.name, "KILL")
-		<-c.done
+		select {
+		case <-c.done:
+			ended = true
+		case <-time.After(watchPause):
+		}
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -329,7 +329,7 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 	case fault.Of(err) == fault.NotFound || err == nil && (st.Destroying || !st.Filled):
 		return nil, wsdir.Gone(Kind)
 	case err != nil:
-		return nil, wsdir.OpenFailed(ctx, Kind, "resolve", err)
+		return nil, resolveFailed(ctx, err)
 	}
 	if err := driver.CheckRevision(ref, st.Revision); err != nil {
 		return nil, err
@@ -338,14 +338,24 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 		return nil, err
 	}
 	if err := p.checkFiles(ctx, st); err != nil {
-		return nil, wsdir.OpenFailed(ctx, Kind, "resolve", err)
+		return nil, resolveFailed(ctx, err)
 	}
 	f, err := p.checkPolicy(ctx, st.Policy, st.Options)
 	if err != nil {
-		return nil, wsdir.OpenFailed(ctx, Kind, "resolve", err)
+		return nil, resolveFailed(ctx, err)
 	}
 	ws, err := p.attachWorkspace(st, f)
 	return ws.Only(ref.Capabilities), err
+}
+
+// resolveFailed gives an error of Resolve its code. Rights that are missing are transient here, other
+// than in Open: an API server that has just started refuses everything until it has read the roles,
+// and the workspace is there.
+func resolveFailed(ctx context.Context, err error) error {
+	if code := fault.Of(err); code == fault.PermissionDenied || code == fault.Unauthenticated {
+		return fault.Transient(fmt.Errorf("kubernetes: resolve: %w: %w", fault.Failed, err))
+	}
+	return wsdir.OpenFailed(ctx, Kind, "resolve", err)
 }
 
 // attachWorkspace returns a handle of an existing workspace, for Open and Resolve.

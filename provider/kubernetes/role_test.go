@@ -4,6 +4,7 @@ import (
 	"flag"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
 	"github.com/croft-run/croft/fault"
@@ -181,5 +183,25 @@ func TestWithoutRights(t *testing.T) {
 	_, err := p.Open(t.Context(), driver.Spec{ID: driver.NewID(), Kind: Kind})
 	if fault.Of(err) != fault.PermissionDenied || fault.IsTransient(err) {
 		t.Errorf("got %v, want PermissionDenied", err)
+	}
+}
+
+// TestResolveWithoutRights: an API server that has just started refuses everything for a moment. A
+// workspace must not fail for good by that.
+func TestResolveWithoutRights(t *testing.T) {
+	for _, status := range []int{http.StatusForbidden, http.StatusUnauthorized} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
+		t.Cleanup(server.Close)
+		p, err := New(&Config{REST: &rest.Config{Host: server.URL}, Namespace: "n", Instance: "i", GuestImage: guestImage})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ref, err := driver.NewRef(Kind, refPayload{ID: driver.NewID()}, p.Capabilities(), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Resolve(t.Context(), ref); fault.Of(err) != fault.Failed || !fault.IsTransient(err) {
+			t.Errorf("status %d: got %v, want a transient failure", status, err)
+		}
 	}
 }

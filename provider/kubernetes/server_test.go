@@ -38,6 +38,7 @@ type installation struct {
 	program  string
 	bucket   string // its directory
 	database string
+	secret   string // file with the secret of replicas
 	env      []string
 }
 
@@ -46,7 +47,8 @@ func newInstallation(t *testing.T, settings string) *installation {
 	cfg := config(t, t.TempDir())
 	dir := t.TempDir()
 	in := &installation{dir: dir, program: filepath.Join(dir, "croft-k8s"), bucket: filepath.Join(dir, "bucket"), database: testenv.NeedsPostgres(t).Database(t)}
-	kubeconfig, settingsFile, secret := filepath.Join(dir, "kubeconfig"), filepath.Join(dir, "croft.yaml"), filepath.Join(dir, "secret")
+	in.secret = filepath.Join(dir, "secret")
+	kubeconfig, settingsFile := filepath.Join(dir, "kubeconfig"), filepath.Join(dir, "croft.yaml")
 	runProgram(t, "go", "build", "-o", in.program, "./cmd/croft-k8s")
 	config := api.NewConfig()
 	config.Clusters["c"] = &api.Cluster{Server: cfg.REST.Host, CertificateAuthorityData: cfg.REST.CAData}
@@ -59,14 +61,14 @@ func newInstallation(t *testing.T, settings string) *installation {
 	if err := os.Mkdir(in.bucket, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range map[string]string{settingsFile: settings, secret: strings.Repeat("s3cret", 8)} {
+	for name, text := range map[string]string{settingsFile: settings, in.secret: strings.Repeat("s3cret", 8)} {
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	in.env = append(os.Environ(), "HOME="+dir, "CROFT_CONFIG="+settingsFile, "CROFT_STORE="+in.database, "CROFT_BUCKET=file://"+in.bucket, "CROFT_TOKEN="+serverToken,
 		"KUBECONFIG="+kubeconfig, "CROFT_K8S_NAMESPACE="+cfg.Namespace, "CROFT_K8S_INSTANCE="+instance(dir), "CROFT_K8S_IMAGE="+testImage,
-		"CROFT_K8S_GUEST_IMAGE="+guestImage, "CROFT_K8S_PULL_POLICY=Never", "CROFT_K8S_SIZE=64Mi", "CROFT_CLUSTER_SECRET_FILE="+secret)
+		"CROFT_K8S_GUEST_IMAGE="+guestImage, "CROFT_K8S_PULL_POLICY=Never", "CROFT_K8S_SIZE=64Mi")
 	return in
 }
 
@@ -103,7 +105,7 @@ func (in *installation) start(t *testing.T, node string) *testServer {
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	s.cmd.Env = slices.Concat(in.env, []string{"CROFT_DATA=" + s.data})
 	if node != "" {
-		s.cmd.Env = append(s.cmd.Env, "CROFT_NODE="+node, "CROFT_ADVERTISE=http://"+addr)
+		s.cmd.Env = append(s.cmd.Env, "CROFT_NODE="+node, "CROFT_ADVERTISE=http://"+addr, "CROFT_CLUSTER_SECRET_FILE="+in.secret)
 	}
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)

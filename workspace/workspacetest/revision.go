@@ -17,7 +17,7 @@ var revisionChecks = []Check{
 	{"Update/concurrently-gives-each-its-own-revision", needUpdate, updateConcurrently},
 	{"Update/outlives-the-process", allNeeds(needUpdate, needPersistence), updatePersists},
 	{"Open/with-another-policy-converges", nil, openConverges},
-	{"Open/with-another-policy-refuses-the-older-ref", nil, openStale},
+	{"Open/with-another-policy-refuses-the-older-ref", needUpdate, openStale},
 }
 
 // updatePolicy changes the policy to the other one that these traits allow.
@@ -154,7 +154,12 @@ func (e *Env) openWithOtherPolicy(t testing.TB) (before, after *testWorkspace) {
 	return before, e.openSpec(t, spec)
 }
 
+// openConverges checks that Open changes the policy, or refuses to where Update is absent.
 func openConverges(t testing.TB, e *Env) {
+	if e.sample.Life.Update == nil {
+		openRefusesPolicy(t, e)
+		return
+	}
 	before, after := e.openWithOtherPolicy(t)
 	if got, old := after.Ref().Revision, before.Ref().Revision; got <= old {
 		t.Errorf("Open with another policy gives revision %d, want more than %d", got, old)
@@ -166,6 +171,24 @@ func openConverges(t testing.TB, e *Env) {
 	again := e.openSpec(t, after.spec)
 	if got, want := again.Ref().Revision, after.Ref().Revision; got != want {
 		t.Errorf("Open with the same policy again gives revision %d, want %d", got, want)
+	}
+}
+
+func openRefusesPolicy(t testing.TB, e *Env) {
+	p := e.open(t)
+	if p.d.FS != nil {
+		p.write(t, "file", "kept")
+	}
+	spec := p.spec
+	spec.Policy = otherPolicy(e)
+	_, err := e.sharedProvider(t).Open(t.Context(), spec)
+	wantCode(t, "Open with another policy", err, fault.Unsupported)
+	again := e.openSpec(t, p.spec)
+	if got, want := again.Ref().Revision, p.Ref().Revision; got != want {
+		t.Errorf("after a policy that was refused Open gives revision %d, want %d", got, want)
+	}
+	if again.d.FS != nil {
+		again.wantContent(t, "file", "kept")
 	}
 }
 
