@@ -245,11 +245,14 @@ func TestSignIn(t *testing.T) {
 	thief.http.Transport.(*withCookies).jar.cookies = slices.Clone(other.http.Transport.(*withCookies).jar.cookies)
 	thief.want(http.StatusOK, "GET", "/v1/me", "")
 	streamEnded := make(chan struct{})
-	res, err := thief.http.Transport.RoundTrip(mustRequest(t, m.url+"/events", "Sec-Fetch-Site: same-origin"))
-	if err != nil || res.StatusCode != http.StatusOK {
-		t.Fatalf("events: %v, %v", res, err)
+	res, err := thief.http.Transport.RoundTrip(mustRequest(t, m.url+"/events", "Sec-Fetch-Site: same-origin")) //nolint:bodyclose // closed below
+	if err != nil {
+		t.Fatal(err)
 	}
 	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		t.Fatalf("events: %s", res.Status)
+	}
 	go func() {
 		defer close(streamEnded)
 		io.Copy(io.Discard, res.Body) // it ends

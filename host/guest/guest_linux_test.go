@@ -293,7 +293,7 @@ func TestCancelledLaunchLeavesNoChild(t *testing.T) {
 			t.Fatal(err)
 		}
 		if sys == nil {
-			syscall.Kill(child, syscall.SIGKILL) //nolint:errcheck // the test ends it
+			syscall.Kill(child, syscall.SIGKILL) // the test ends it
 		} else if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", child)); err == nil && !strings.Contains(string(stat), ") Z ") {
 			t.Errorf("%s: the child is still there: %s", name, stat)
 		}
