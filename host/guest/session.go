@@ -241,8 +241,10 @@ func (s *session) Kill(ctx context.Context, grace time.Duration) error {
 
 // Wait waits for the end of the session, and for its callbacks to have all output.
 func (s *session) Wait(ctx context.Context) (driver.Result, error) {
-	if err := s.c.checkConnected(); err != nil {
-		return driver.Result{ExitCode: -1, Cause: s.c.lossCause(), Session: s.id}, nil
+	if s.c.checkConnected() != nil { // the guest died before this call
+		res := s.c.salvagedResult(s.id, s.most)
+		res.Session = s.id
+		return res, nil
 	}
 	resp, err := s.c.svc.Wait(ctx, &guestpb.SessionRequest{Id: s.id})
 	if err != nil && ctx.Err() != nil {

@@ -363,6 +363,36 @@ func TestDestroyAndSweepEndGuests(t *testing.T) {
 	}
 }
 
+// TestOutputOfASessionWhoseGuestIsGone: a session that is waited for only after its guest has died
+// has what it had written.
+func TestOutputOfASessionWhoseGuestIsGone(t *testing.T) {
+	p := newProvider(t, t.TempDir())
+	ws := open(t, p)
+	s, err := ws.Shell.Start(t.Context(), driver.Command{Script: "echo one; exec sleep 1000"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the output in its log", func() bool {
+		out, _ := filepath.Glob(filepath.Join(p.store.Path(idOf(t, ws), logName), "*.stdout"))
+		if len(out) != 1 {
+			return false
+		}
+		info, err := os.Stat(out[0])
+		return err == nil && info.Size() == 4
+	})
+	if err := syscall.Kill(guestOf(t, p, ws).PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the end of the connection", func() bool {
+		_, err := s.State(t.Context())
+		return fault.Of(err) == fault.Evicted
+	})
+	res, err := s.Wait(t.Context())
+	if err != nil || res.Cause != driver.CauseLost || res.Session == "" || string(res.Stdout) != "one\n" {
+		t.Errorf("got %+v, %v", res, err)
+	}
+}
+
 // TestPartialOutputOfAGuestThatWasKilled: a foreground command whose guest dies is
 // a result with what it had written, however it was run.
 func TestPartialOutputOfAGuestThatWasKilled(t *testing.T) {
