@@ -60,9 +60,7 @@ cluster: ## a Kubernetes node for tests, in namespaces of its own; the first tim
 	scripts/cluster up
 
 test-cluster: ## the provider kubernetes and the manifests against the node of "make cluster"; RUN=TestEgress for one test, WORKSPACES=100 for fewer
-	scripts/cluster up
-	$(if $(RUN),,cd deploy/check && ../../scripts/cluster run $(GO) test -count=1 -run '^TestAPIServerAccepts' ./...)
-	cd provider/kubernetes && ../../scripts/cluster run $(GO) test -count=1 -timeout 90m $(if $(RUN),-run '$(RUN)') . -workspaces $(WORKSPACES)
+	RUN='$(RUN)' WORKSPACES=$(WORKSPACES) scripts/test-cluster
 
 cluster-down: ## ends it; the build stays in the cache
 	scripts/cluster down
