@@ -16,8 +16,10 @@ import (
 type proc struct {
 	pid, ppid, pgrp, sid int
 	state                byte
+	threads              int
 	start                uint64 // in ticks since boot
 	kernelThread         bool   // PF_KTHREAD
+	inExec               bool   // no environment yet (env_end is 0), which means execve if statHasEnv
 }
 
 // A procID identifies a process by pid and start time, because pids are reused.
@@ -28,8 +30,11 @@ type procID struct {
 
 func (p proc) procID() procID { return procID{p.pid, p.start} }
 
-// isAlive reports whether the process is no zombie.
-func (p proc) isAlive() bool { return p.state != 'Z' && p.state != 'X' && p.state != 'x' }
+// isAlive reports whether a thread of the process runs. The state is that of the main thread,
+// which can end before the others.
+func (p proc) isAlive() bool {
+	return p.threads > 1 || p.state != 'Z' && p.state != 'X' && p.state != 'x'
+}
 
 // parseStat parses /proc/PID/stat. The program name is in parentheses and may contain any
 // byte, also parentheses and spaces, so the fields are counted from the last parenthesis.
@@ -49,11 +54,15 @@ func parseStat(data []byte) (proc, bool) {
 			return proc{}, false
 		}
 	}
+	if p.threads, err = strconv.Atoi(string(fields[17])); err != nil {
+		return proc{}, false
+	}
 	flags, err := strconv.ParseUint(string(fields[6]), 10, 64)
 	if err != nil {
 		return proc{}, false
 	}
 	p.kernelThread = flags&0x200000 != 0 // PF_KTHREAD
+	p.inExec = len(fields) > 48 && string(fields[48]) == "0"
 	p.start, err = strconv.ParseUint(string(fields[19]), 10, 64)
 	return p, err == nil
 }
@@ -93,12 +102,19 @@ var procWorks = sync.OnceValue(func() bool {
 	return err == nil && self == strconv.Itoa(os.Getpid())
 })
 
+// statHasEnv reports whether the kernel says in /proc/PID/stat where the environment is; gVisor
+// always says 0.
+var statHasEnv = sync.OnceValue(func() bool {
+	self, ok := readProc(os.Getpid())
+	return ok && !self.inExec
+})
+
 // hasMarker reports whether the initial environment of a process has one of the entries,
 // and whether the environment is empty, as it is during execve.
 func hasMarker(pid int, entries ...string) (has, bare bool) {
-	env, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
+	env, err := readEnviron(pid)
 	if err != nil {
-		return false, false
+		return false, errors.Is(err, unix.ESRCH) // it exits
 	}
 	for kv := range bytes.SplitSeq(env, []byte{0}) {
 		if slices.Contains(entries, string(kv)) {
@@ -106,6 +122,23 @@ func hasMarker(pid int, entries ...string) (has, bare bool) {
 		}
 	}
 	return false, len(env) == 0
+}
+
+// readEnviron reads the initial environment of a process. If the main thread has ended, which has
+// no memory then, it is read through another thread.
+func readEnviron(pid int) ([]byte, error) {
+	dir := "/proc/" + strconv.Itoa(pid)
+	env, err := os.ReadFile(dir + "/environ")
+	if len(env) > 0 || err != nil && !errors.Is(err, unix.ESRCH) {
+		return env, err
+	}
+	threads, _ := os.ReadDir(dir + "/task") // it fails if the process has ended
+	for _, thread := range threads {
+		if env, err := os.ReadFile(dir + "/task/" + thread.Name() + "/environ"); err == nil && len(env) > 0 {
+			return env, nil
+		}
+	}
+	return env, err
 }
 
 // signalProc signals the process that p was read from, through a pidfd, so that a reused

@@ -78,12 +78,16 @@ func (g *walkTracked) listMembers(leader int) []proc {
 // at its start or not at all.
 type envMarks struct {
 	known map[procID]bool // results
-	noEnv map[procID]bool // had no environment for execTimeout
+	noEnv map[procID]bool // had no environment until the time-out
 }
 
-// execTimeout is how long a process with an empty environment is checked again: during
-// execve it has none for a moment.
-const execTimeout = 100 * time.Millisecond
+// A process has no environment for a moment of execve, which is long on a busy host. So one
+// whose environment is empty is checked again: until execTimeout while the kernel has not laid
+// out its environment yet, else until emptyTimeout.
+const (
+	execTimeout  = 2 * time.Second
+	emptyTimeout = 100 * time.Millisecond
+)
 
 func (m *envMarks) hasEntry(p proc, entries ...string) bool {
 	if has, known := m.known[p.procID()]; known {
@@ -96,15 +100,16 @@ func (m *envMarks) hasEntry(p proc, entries ...string) bool {
 		m.known, m.noEnv = map[procID]bool{}, map[procID]bool{}
 	}
 	has, bare := hasMarker(p.pid, entries...)
-	for till := time.Now().Add(execTimeout); bare && !m.noEnv[p.procID()]; {
-		if time.Now().After(till) {
+	for begin := time.Now(); bare && !m.noEnv[p.procID()]; {
+		now, ok := readProc(p.pid)
+		if !ok || !now.isAlive() || now.start != p.start {
+			return false
+		}
+		if waited := time.Since(begin); waited > execTimeout || waited > emptyTimeout && !(now.inExec && statHasEnv()) {
 			m.noEnv[p.procID()] = true
 			break
 		}
 		time.Sleep(500 * time.Microsecond)
-		if now, ok := readProc(p.pid); !ok || !now.isAlive() || now.start != p.start {
-			return false
-		}
 		has, bare = hasMarker(p.pid, entries...)
 	}
 	if !bare {

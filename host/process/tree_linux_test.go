@@ -142,6 +142,78 @@ func TestForegroundLeavesNothingBehind(t *testing.T) {
 	}
 }
 
+// mainThreadEnv names a file. This test binary writes its number there, and ends its main thread.
+const mainThreadEnv = "PROCESS_TEST_MAIN_THREAD"
+
+func init() { // the main goroutine runs on the main thread during initialization
+	file := os.Getenv(mainThreadEnv)
+	if file == "" {
+		return
+	}
+	go func() {
+		for !strings.Contains(threadStates(os.Getpid()), "Z") {
+			time.Sleep(time.Millisecond)
+		}
+		if err := os.WriteFile(file, []byte(strconv.Itoa(os.Getpid())), 0o600); err != nil {
+			os.Exit(1)
+		}
+		time.Sleep(time.Hour)
+	}()
+	unix.RawSyscall(unix.SYS_EXIT, 0, 0, 0)
+}
+
+// threadStates are the states of the threads of a process, "" if it has ended.
+func threadStates(pid int) (states string) {
+	stats, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	for _, file := range stats {
+		data, _ := os.ReadFile(file)
+		if p, ok := parseStat(data); ok {
+			states += string(p.state)
+		}
+	}
+	return states
+}
+
+// TestMainThreadEnds: a process whose main thread has ended looks like a zombie, and its other
+// threads run.
+func TestMainThreadEnds(t *testing.T) {
+	notSubreaper(t)
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, opts := range trees() {
+		t.Run(name, func(t *testing.T) {
+			m := newManager(t, opts)
+			file := filepath.Join(t.TempDir(), "pid")
+			s := start(t, m, driver.Command{
+				Script: `(setsid "$PROGRAM" &); while [ ! -s "$FILE" ]; do sleep 0.01; done; echo up; cat`, Interactive: true,
+				Env: map[string]string{"PROGRAM": program, "FILE": file, mainThreadEnv: file},
+			})
+			pollUntil(t, s, "up")
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pid, err := strconv.Atoi(string(data))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(threadStates(pid), "Z") || strings.Trim(threadStates(pid), "Z") == "" {
+				t.Fatalf("the threads of the process are in the states %q", threadStates(pid))
+			}
+			if err := s.Kill(t.Context(), 0); err != nil {
+				t.Fatal(err)
+			}
+			wait(t, s)
+			if left := strings.Trim(threadStates(pid), "ZX"); left != "" {
+				t.Errorf("threads in the states %q are left", left)
+				unix.Kill(pid, unix.SIGKILL)
+			}
+		})
+	}
+}
+
 // Descendants that hold the output get a moment to finish it, and no more.
 func TestOutputAfterTheLeader(t *testing.T) {
 	m := newManager(t, &Options{WaitDelay: patience})
