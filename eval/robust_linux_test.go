@@ -161,9 +161,9 @@ type stopper func(e eval.Event)
 
 func (s stopper) Report(e eval.Event) error { s(e); return nil }
 
-// TestKilled: kill -9 of the program leaves no process, the next run clears what
+// TestEvaluationIsKilled: kill -9 of the program leaves no process, the next run clears what
 // it left, and the run can be resumed.
-func TestKilled(t *testing.T) {
+func TestEvaluationIsKilled(t *testing.T) {
 	croft := bin(t, "croft")
 	dir := project(t, map[string]string{"suite.mjs": longSuite, "template/a": "a"})
 	data := filepath.Join(t.TempDir(), "data")
