@@ -210,6 +210,7 @@ func TestConformance(t *testing.T) {
 		Provider:  func(t testing.TB, dir string) driver.Provider { return newProvider(t, dir) },
 		Leftovers: leftovers,
 		Secrets:   []string{os.Getenv(tokenVar)},
+		Parallel:  true,
 	})
 }
 

@@ -283,7 +283,7 @@ func resolveMakesNothing(t testing.TB, e *Env) {
 }
 
 func refNoSecret(t testing.TB, e *Env) {
-	t.Setenv("CROFT_WORKSPACETEST_SECRET_TOKEN", canary)
+	e.setSecretVar(t)
 	p := e.open(t)
 	if ref := encodeJSON(t, p.Ref()); strings.Contains(ref, canary) {
 		t.Errorf("the ref holds a value of the process's environment: %s", ref)

@@ -242,7 +242,7 @@ func pollUntil(t testing.TB, s *driver.Session, want string) string {
 }
 
 func shellEnvironment(t testing.TB, e *Env) {
-	t.Setenv("CROFT_WORKSPACETEST_SECRET_TOKEN", canary)
+	e.setSecretVar(t)
 	p := e.open(t)
 	const proc = "cat /proc/self/environ 2>/dev/null; true"
 	for _, text := range []string{"env", proc} {

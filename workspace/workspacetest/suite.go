@@ -32,6 +32,10 @@ type Harness struct {
 	// password. No ref may hold one.
 	Secrets []string
 
+	// Parallel runs the checks at the same time, as many as -parallel of go test allows: for
+	// a provider whose workspaces take long to open.
+	Parallel bool
+
 	// Only is the area of the checks to run, such as "Dial"; "" means all.
 	Only string
 
@@ -64,6 +68,9 @@ func Run(t *testing.T, h Harness) {
 	if inChild(t, h) {
 		return
 	}
+	if h.Parallel {
+		t.Setenv(secretVar, canary) // a parallel test can't set it
+	}
 	sample := newSample(t, h)
 	for _, check := range Checks {
 		if area, _, _ := strings.Cut(check.Name, "/"); h.Only != "" && area != h.Only {
@@ -73,6 +80,9 @@ func Run(t *testing.T, h Harness) {
 			env := sample.newEnv(t)
 			if reason, ok := env.needsMet(check); !ok {
 				t.Skip("skipped: " + reason)
+			}
+			if h.Parallel {
+				t.Parallel()
 			}
 			check.Func(t, env)
 		})
@@ -121,6 +131,15 @@ func (e *Env) newEnv(t testing.TB) *Env {
 	env.Dir = t.TempDir()
 	env.provider = nil
 	return &env
+}
+
+// secretVar is a variable of this process that neither a ref nor a command may have.
+const secretVar = "CROFT_WORKSPACETEST_SECRET_TOKEN"
+
+func (e *Env) setSecretVar(t testing.TB) {
+	if !e.Parallel {
+		t.Setenv(secretVar, canary)
+	}
 }
 
 func (e *Env) needsMet(check Check) (string, bool) {
