@@ -36,6 +36,9 @@ type Workspace struct {
 	CreatedAt time.Time   `json:"createdAt"`
 	UpdatedAt time.Time   `json:"updatedAt"`
 	LastUsed  time.Time   `json:"lastUsed,omitzero"`
+	EndAt     time.Time   `json:"endAt,omitzero" doc:"when it ends, used or not; absent is never"`
+	OnEnd     string      `json:"onEnd,omitempty" doc:"pause if it is paused then; absent is destroyed"`
+	Sandbox   bool        `json:"sandbox,omitempty" doc:"created through E2B's API, so that E2B's SDKs can connect to it"`
 	Attempts  int         `json:"attempts,omitempty" doc:"failed tries to open it"`
 	Error     *fault.Wire `json:"error,omitempty" doc:"why it is in the state failed"`
 

@@ -3,6 +3,7 @@ package e2e
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -151,6 +152,26 @@ func (p *pageTest) answer(what string) string {
 		}
 		text, _ := json.Marshal(string(out))
 		return string(text)
+	case "e2b": // a program for E2B's SDK, whose first line has its variables
+		var text string
+		if err := json.Unmarshal([]byte(name), &text); err != nil {
+			return err.Error()
+		}
+		dir := p.t.TempDir()
+		file := filepath.Join(dir, "snippet.mjs")
+		err := errors.Join(os.Symlink(testenv.NeedsE2B(p.t), filepath.Join(dir, "node_modules")), os.WriteFile(file, []byte(text), 0o600))
+		if err != nil {
+			p.t.Error(err)
+		}
+		first, _, _ := strings.Cut(text, "\n")
+		cmd := exec.CommandContext(p.t.Context(), "node", file)
+		cmd.Env = append(os.Environ(), strings.Fields(strings.TrimPrefix(first, "//"))...)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			out = fmt.Append(out, err)
+		}
+		answer, _ := json.Marshal(string(out))
+		return string(answer)
 	case "read":
 		data, err := os.ReadFile(filepath.Join(p.hostRoot, filepath.FromSlash(name)))
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/daemon/config"
+	"github.com/croft-run/croft/registry"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -118,6 +119,13 @@ func showRows(ws client.Workspace) [][]string {
 	}
 	if ws.Policy.Idle > 0 {
 		rows = append(rows, []string{"idle", ws.Policy.Idle.String()})
+	}
+	if !ws.EndAt.IsZero() {
+		then := "destroyed"
+		if ws.OnEnd == string(registry.PauseOnEnd) {
+			then = "paused"
+		}
+		rows = append(rows, []string{"end", timeText(ws.EndAt) + ", then it is " + then})
 	}
 	if ws.Error != nil {
 		rows = append(rows, []string{"error", ws.Error.Message})

@@ -18,9 +18,6 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// annotation is the name of the annotation that makes a workspace a sandbox.
-const annotation = "e2b"
-
 // clientID is the id of the node of a sandbox, of which there is one.
 const clientID = "croft"
 
@@ -51,7 +48,7 @@ type sandbox struct {
 
 // sandboxOf returns the sandbox of a record; false for a workspace that was not created by this API.
 func sandboxOf(rec registry.Record) (sandbox, bool) {
-	text, ok := rec.Annotations[annotation]
+	text, ok := rec.Annotations[registry.E2BAnnotation]
 	box := sandbox{Record: rec}
 	if !ok || json.Unmarshal([]byte(text), &box.details) != nil {
 		return sandbox{}, false
@@ -64,7 +61,7 @@ func (d details) annotations() (map[string]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("e2b: %w: %w", fault.InvalidArgument, err)
 	}
-	return map[string]string{annotation: string(data)}, nil
+	return map[string]string{registry.E2BAnnotation: string(data)}, nil
 }
 
 // find returns a sandbox of the principal by its id.

@@ -134,6 +134,8 @@ export interface Description {
   "createdAt": string;
   /** directory of the server's host that is used in place */
   "dir"?: string;
+  /** when it ends, used or not; absent is never */
+  "endAt"?: string;
   /** why it is in the state failed */
   "error"?: Wire;
   /** optional operations that it has; in answers to open and acquire */
@@ -155,12 +157,16 @@ export interface Description {
   "name"?: string;
   /** replica that owns it, in a cluster */
   "node"?: string;
+  /** pause if it is paused then; absent is destroyed */
+  "onEnd"?: string;
   "owner"?: string;
   /** a policy that is not yet known to be in force */
   "pending"?: Policy;
   "policy": Policy;
   /** grows with every change of policy */
   "revision"?: number;
+  /** created through E2B's API, so that E2B's SDKs can connect to it */
+  "sandbox"?: boolean;
   /** of scripts, likewise */
   "scriptLanguages"?: Array<string> | null;
   /** id of the snapshot that it started from */
@@ -1293,6 +1299,8 @@ export interface Workspace {
   "createdAt": string;
   /** directory of the server's host that is used in place */
   "dir"?: string;
+  /** when it ends, used or not; absent is never */
+  "endAt"?: string;
   /** why it is in the state failed */
   "error"?: Wire;
   /** optional operations that it has; in answers to open and acquire */
@@ -1308,10 +1316,14 @@ export interface Workspace {
   "name"?: string;
   /** replica that owns it, in a cluster */
   "node"?: string;
+  /** pause if it is paused then; absent is destroyed */
+  "onEnd"?: string;
   "owner"?: string;
   "policy": Policy;
   /** grows with every change of policy */
   "revision"?: number;
+  /** created through E2B's API, so that E2B's SDKs can connect to it */
+  "sandbox"?: boolean;
   /** of scripts, likewise */
   "scriptLanguages"?: Array<string> | null;
   /** id of the snapshot that it started from */

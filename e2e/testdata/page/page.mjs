@@ -502,7 +502,7 @@ check("events, usage, connect", async () => {
   await page.goto(origin + "/#/workspaces");
   await rows(page).filter({ hasText: "watched-memory" }).getByTitle("The provider memory does not measure memory use").waitFor();
   await open(page, w.id, "connect");
-  for (const text of [`Sandbox.connect("${w.id}")`, `${origin}/mcp?workspace=watched`, "croft ws shell watched"]) await page.getByText(text).first().waitFor();
+  for (const text of ["This workspace was created in another way", `${origin}/mcp?workspace=watched`, "croft ws shell watched"]) await page.getByText(text).first().waitFor();
   // The snippets work when they are pasted, with a key.
   const snippet = async (name) => (await page.getByLabel(name, { exact: true }).innerText()).replaceAll("YOUR_KEY", token);
   const cli = (await snippet("Command line")).replace(/^croft ws shell.*$/m, "").replace("ls -la", "echo from-$((40+2))");
@@ -512,6 +512,15 @@ check("events, usage, connect", async () => {
   const { url: address, headers } = JSON.parse(await snippet("MCP, for agents")).mcpServers.croft;
   const mcp = await fetch(address, { method: "POST", headers: { ...headers, "Content-Type": "application/json", Accept: "application/json, text/event-stream" }, body: JSON.stringify({ jsonrpc: "2.0", id: 1, method: "initialize", params: { protocolVersion: "2025-06-18", capabilities: {}, clientInfo: { name: "test", version: "1" } } }) });
   must(mcp.ok && (await mcp.text()).includes("serverInfo"), `MCP: ${mcp.status}`);
+  const made = await fetch(`${origin}/sandboxes`, { method: "POST", headers: { "X-API-Key": token, "Content-Type": "application/json" }, body: JSON.stringify({ templateID: "base", timeout: 60 }) });
+  must(made.status === 201, `create a sandbox: ${made.status} ${await made.clone().text()}`);
+  const { sandboxID } = await made.json();
+  await run(sandboxID, "touch seen-by-the-sdk");
+  await open(page, sandboxID, "connect");
+  const printed = JSON.parse(await ask(`e2b ${JSON.stringify(await snippet("E2B SDK, TypeScript"))}`));
+  must(printed.includes("seen-by-the-sdk"), `the snippet for E2B's SDK prints ${printed}`);
+  must((await snippet("E2B SDK, Python")).includes(`Sandbox.connect("${sandboxID}")`), "the snippet for Python");
+  await api("DELETE", `/v1/workspaces/${sandboxID}`);
   clean(page);
 });
 

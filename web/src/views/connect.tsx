@@ -6,6 +6,18 @@ import type { TabProps } from "./workspace";
 export function Connect({ w }: TabProps): VNode {
   const origin = location.origin;
   const name = w.name || w.id;
+  const sdk = [
+    {
+      title: "E2B SDK, TypeScript",
+      text: "Connecting keeps the sandbox for at least 5 minutes more, or for the time-out that you give. At its end it is paused or destroyed, as its creator said.",
+      code: `// E2B_API_KEY=YOUR_KEY E2B_API_URL=${origin} E2B_SANDBOX_URL=${origin}\nimport { Sandbox } from "e2b";\n\nconst sandbox = await Sandbox.connect("${w.id}");\nconst result = await sandbox.commands.run("ls -la");\nconsole.log(result.stdout);`,
+    },
+    {
+      title: "E2B SDK, Python",
+      text: "",
+      code: `# E2B_API_KEY=YOUR_KEY E2B_API_URL=${origin} E2B_SANDBOX_URL=${origin}\nfrom e2b import Sandbox\n\nsandbox = Sandbox.connect("${w.id}")\nprint(sandbox.commands.run("ls -la").stdout)`,
+    },
+  ];
   const parts: { title: string; text: string; code: string }[] = [
     {
       title: "Command line",
@@ -17,16 +29,7 @@ export function Connect({ w }: TabProps): VNode {
       text: "Any MCP client that speaks streamable HTTP. The address binds the client to this workspace.",
       code: JSON.stringify({ mcpServers: { croft: { type: "http", url: `${origin}/mcp?workspace=${name}`, headers: { Authorization: "Bearer YOUR_KEY" } } } }, null, 2),
     },
-    {
-      title: "E2B SDK, TypeScript",
-      text: "Existing programs work unchanged; the id of a sandbox is the id of a workspace.",
-      code: `// E2B_API_KEY=YOUR_KEY E2B_API_URL=${origin} E2B_SANDBOX_URL=${origin}\nimport { Sandbox } from "e2b";\n\nconst sandbox = await Sandbox.connect("${w.id}");\nconst result = await sandbox.commands.run("ls -la");\nconsole.log(result.stdout);`,
-    },
-    {
-      title: "E2B SDK, Python",
-      text: "",
-      code: `# E2B_API_KEY=YOUR_KEY E2B_API_URL=${origin} E2B_SANDBOX_URL=${origin}\nfrom e2b import Sandbox\n\nsandbox = Sandbox.connect("${w.id}")\nprint(sandbox.commands.run("ls -la").stdout)`,
-    },
+    ...(w.sandbox ? sdk : []),
     {
       title: "HTTP",
       text: "Everything that this page does, curl can do. The document of the API is at /v1/openapi.json.",
@@ -46,6 +49,12 @@ export function Connect({ w }: TabProps): VNode {
           <Snippet text={p.code} label={p.title} />
         </section>
       ))}
+      {!w.sandbox && (
+        <section>
+          <h2>E2B SDK</h2>
+          <p>E2B's SDKs connect to sandboxes that were created through E2B's API. This workspace was created in another way.</p>
+        </section>
+      )}
     </div>
   );
 }
