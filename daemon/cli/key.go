@@ -114,7 +114,7 @@ func (a *command) keyListCommand() *cobra.Command {
 					for _, k := range list {
 						rows = append(rows, []string{k.ID, orDash(k.Tenant), k.Scope, keyState(k, time.Now()), timeText(k.ExpiresAt), timeText(k.LastUsed), orDash(k.Name)})
 					}
-					return writeTable(w, rows)
+					return writeTable(w, rows, "LAST USED", "EXPIRES", "TENANT")
 				})
 			})
 		}),
