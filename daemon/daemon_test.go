@@ -24,7 +24,7 @@ func (named) Sweep(context.Context, []string) error { return nil }
 // runReplica is croft as the tests of replicas start it; nil where they do not run.
 var runReplica func() int
 
-// TestMain lets the test be the program that it tests, as somebody would build it.
+// TestMain lets the test be the program that it tests, as a user would build it.
 func TestMain(m *testing.M) {
 	if runReplica != nil && os.Getenv("DAEMON_TEST_REPLICA") != "" {
 		os.Exit(runReplica())

@@ -119,25 +119,25 @@ func TestAgents(t *testing.T) {
 		t.Run(name, func(t *testing.T) { t.Parallel(); agents[name].works(t, croft, "") })
 	}
 	for _, name := range []string{"claude", "codex", "opencode", "gemini"} {
-		t.Run(name+" in a hurry", func(t *testing.T) { t.Parallel(); agents[name].works(t, croft, hurry) })
+		t.Run(name+" by two commands", func(t *testing.T) { t.Parallel(); agents[name].works(t, croft, twoCommands) })
 	}
 	for _, name := range []string{"claude", "opencode"} {
 		t.Run(name+" over HTTP", func(t *testing.T) { t.Parallel(); agents[name].works(t, croft, "Over HTTP") })
 	}
 }
 
-// hurry is the way of the two lines that docs/mcp.md has for each agent.
-const hurry = "In a hurry"
+// twoCommands is the way of the two lines that docs/mcp.md has for each agent.
+const twoCommands = "The quick way is two commands"
 
-// hurryLines returns the line that adds Croft's tools, and the line that uses them.
-func (a agent) hurryLines(t *testing.T) (add, use string) {
+// commandLines returns the line that adds Croft's tools, and the line that uses them.
+func (a agent) commandLines(t *testing.T) (add, use string) {
 	t.Helper()
 	data, err := os.ReadFile("docs/mcp.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, f := range blocksOf(string(data)) {
-		if strings.Contains(f.before, hurry) {
+		if strings.Contains(f.before, twoCommands) {
 			for block := range strings.SplitSeq(f.body, "\n\n") {
 				if strings.HasPrefix(block, a.bin+" ") {
 					add, use, _ = strings.Cut(strings.TrimSpace(block), "\n")
@@ -146,7 +146,7 @@ func (a agent) hurryLines(t *testing.T) (add, use string) {
 		}
 	}
 	if add == "" || use == "" || strings.Contains(use, "\n") {
-		t.Fatalf("docs/mcp.md has not two lines in a hurry for %s: %q, %q", a.bin, add, use)
+		t.Fatalf("docs/mcp.md has not two commands for %s: %q, %q", a.bin, add, use)
 	}
 	return add, use
 }
@@ -170,10 +170,10 @@ func (a agent) works(t *testing.T, croft, way string) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, bin, a.args...)
 	switch way {
-	case hurry:
+	case twoCommands:
 		env = append(env, "PATH="+croft+":"+filepath.Dir(bin)+":"+os.Getenv("PATH"))
 		a.putModel(t, home, dir, base)
-		add, use := a.hurryLines(t)
+		add, use := a.commandLines(t)
 		first := exec.CommandContext(ctx, "sh", "-c", add)
 		first.Dir, first.Env = dir, env
 		if out, err := first.CombinedOutput(); err != nil {

@@ -54,7 +54,7 @@ func TestDocs(t *testing.T) {
 				left++
 				continue
 			}
-			if strings.Contains(b.before, hurry) {
+			if strings.Contains(b.before, twoCommands) {
 				continue // the tests of the agents run it
 			}
 			page.blocks = append(page.blocks, b)

@@ -18,7 +18,7 @@
 //     of the URL. Port 443 accepts only TLS, and port 80 only HTTP, request by request.
 //     Another port is a plain tunnel, and needs a rule that lists it.
 //   - Request smuggling: a message with an ambiguous length or syntax is refused, and
-//     forwarded messages are written anew.
+//     forwarded messages are written from their parsed form.
 //   - Reading a secret. The proxy adds a rule's credential on the way to its host, over TLS
 //     only, and scrubs it from responses. For such hosts only, the proxy intercepts TLS with
 //     a certificate of the workspace's own authority, which may sign only for such hosts

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestInside: whoever holds the workspace answers what is asked of the proxy itself,
-// request after request, and nothing of it is judged or told.
+// TestInside: the process that has the workspace open answers requests to the proxy
+// itself. They are neither judged nor logged.
 func TestInside(t *testing.T) {
 	for _, answers := range []bool{true, false} {
 		w := newWorld(t, allow("a.test"), func(o *Options) {

@@ -125,7 +125,7 @@ func makeEmptyDir(base, rel string) (string, error) {
 		err = os.Mkdir(dir, 0o700)
 	}
 	if err != nil {
-		return "", fmt.Errorf("eval: make %s anew: %w: %w", filepath.Join(base, rel), fault.Of(err), err)
+		return "", fmt.Errorf("eval: make %s again: %w: %w", filepath.Join(base, rel), fault.Of(err), err)
 	}
 	return dir, nil
 }

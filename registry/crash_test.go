@@ -136,8 +136,8 @@ func TestNothingIsOrphanedOrLostOnPostgres(t *testing.T) {
 	crashes(t, url, 10, func() { noticed(t, url) })
 }
 
-// noticed waits until the server has no connection of those who were killed: until
-// then it may commit what they asked for last.
+// noticed waits until the server has no connection of the killed processes: until
+// then it may commit their last statements.
 func noticed(t *testing.T, url string) {
 	t.Helper()
 	config, err := pgx.ParseConfig(url)
@@ -156,7 +156,7 @@ func noticed(t *testing.T, url string) {
 		case others == 0:
 			return
 		case time.Now().After(end):
-			t.Fatalf("%d connections of those who were killed are still open", others)
+			t.Fatalf("%d connections of killed processes are still open", others)
 		}
 	}
 }

@@ -72,7 +72,6 @@ type station struct {
 	servers int
 	busy    int
 	queue   []func()
-	head    int           // of queue
 	used    time.Duration // server time until since
 	since   time.Duration
 }
@@ -90,14 +89,12 @@ func (s *station) acquire(do func()) {
 }
 
 func (s *station) release() {
-	if s.head == len(s.queue) {
-		s.queue, s.head = s.queue[:0], 0
+	if len(s.queue) == 0 {
 		s.count(-1)
 		return
 	}
-	do := s.queue[s.head]
-	s.queue[s.head] = nil
-	s.head++
+	do := s.queue[0]
+	s.queue = s.queue[1:]
 	do()
 }
 
@@ -128,12 +125,13 @@ type batch struct {
 
 func (b *batch) commit(done func()) {
 	b.waiting = append(b.waiting, done)
-	if !b.flushing {
-		b.start()
-	}
+	b.start()
 }
 
 func (b *batch) start() {
+	if b.flushing || len(b.waiting) == 0 {
+		return
+	}
 	now := b.waiting
 	b.waiting, b.flushing = nil, true
 	b.e.after(b.flush, func() {
@@ -141,9 +139,7 @@ func (b *batch) start() {
 		for _, done := range now {
 			done()
 		}
-		if len(b.waiting) > 0 && !b.flushing {
-			b.start()
-		}
+		b.start()
 	})
 }
 
@@ -170,5 +166,15 @@ func (l *limiter) take(n int, done func()) {
 
 // utilisation is what was asked for beside what the bucket gives; it can be more than 1.
 func (l *limiter) utilisation() float64 { return l.taken / (l.rate * max(l.e.now.Seconds(), 1)) }
+
+// A step is a part of a sequence; it calls next at its end.
+type step = func(next func())
+
+// steps runs one step after the other.
+func steps(list ...step) {
+	if len(list) > 0 {
+		list[0](func() { steps(list[1:]...) })
+	}
+}
 
 func seconds(s float64) time.Duration { return time.Duration(max(s, 0) * float64(time.Second)) }

@@ -9,7 +9,7 @@ package main
 
 import (
 	"flag"
-	"fmt"
+	"log"
 	"os"
 	"path/filepath"
 )
@@ -18,20 +18,12 @@ func main() {
 	dir := flag.String("o", "docs/scale", "directory for the diagrams and tables")
 	seed := flag.Uint64("seed", 1, "seed of the random numbers")
 	flag.Parse()
-	if err := write(*dir, *seed); err != nil {
-		fmt.Fprintln(os.Stderr, "sim:", err)
-		os.Exit(1)
+	if err := os.MkdirAll(*dir, 0o755); err != nil {
+		log.Fatal(err)
 	}
-}
-
-func write(dir string, seed uint64) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	for name, text := range outputs(seed) {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			return err
+	for name, text := range outputs(*seed) {
+		if err := os.WriteFile(filepath.Join(*dir, name), []byte(text), 0o644); err != nil {
+			log.Fatal(err)
 		}
 	}
-	return nil
 }

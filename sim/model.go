@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -131,10 +132,10 @@ func (m *model) open(r *replica) {
 	}
 	m.res.opens += counted
 	steps(
-		func(next func()) { r.cpu.serve(m.exponential(m.OpenCPU/2), next) },
-		func(next func()) { m.transact(r, 3, next) }, // Insert
-		func(next func()) { m.transact(r, 7, next) }, // Store.Hold
-		func(next func()) { m.transact(r, 4, next) }, // Put: opening
+		m.compute(r, m.OpenCPU/2),
+		m.transact(r, 3), // Insert
+		m.transact(r, 7), // Store.Hold
+		m.transact(r, 4), // Put: opening
 		func(next func()) {
 			if m.warm == 0 {
 				m.createPod(r, next)
@@ -145,7 +146,7 @@ func (m *model) open(r *replica) {
 			m.after(m.exponential(m.Claim), next)
 			m.createPod(r, func() { m.warm++ })
 		},
-		func(next func()) { m.transact(r, 5, next) }, // Put: ready
+		m.transact(r, 5), // Put: ready
 		func(func()) {
 			m.changeLive(r, 1)
 			if counted > 0 {
@@ -153,13 +154,6 @@ func (m *model) open(r *replica) {
 			}
 			m.after(m.exponential(m.life()), func() { m.end(r) })
 		})
-}
-
-// steps runs one step after the other.
-func steps(list ...func(next func())) {
-	if len(list) > 0 {
-		list[0](func() { steps(list[1:]...) })
-	}
 }
 
 // end is Destroy of package registry, with a snapshot before it for some.
@@ -175,31 +169,36 @@ func (m *model) end(r *replica) {
 			m.bytes += size.Seconds() * m.Stream
 			m.streams.serve(size, next)
 		},
-		func(next func()) { r.cpu.serve(m.exponential(m.OpenCPU/2), next) },
-		func(next func()) { m.transact(r, 5, next) }, // Put: destroyed
+		m.compute(r, m.OpenCPU/2),
+		m.transact(r, 5), // Put: destroyed
 		func(next func()) { r.client.take(m.EndCalls, next) },
-		func(next func()) { m.transact(r, 4, next) }, // Release
-		func(next func()) { m.transact(r, 4, next) }, // Delete
-	)
+		m.transact(r, 4), // Release
+		m.transact(r, 4)) // Delete
+}
+
+// compute uses the CPU of a replica.
+func (m *model) compute(r *replica, mean time.Duration) step {
+	return func(next func()) { r.cpu.serve(m.exponential(mean), next) }
 }
 
 // transact is one transaction: its statements, one after the other on one connection, and the
 // commit.
-func (m *model) transact(r *replica, statements int, done func()) {
-	r.conns.acquire(func() { m.query(statements, func() { m.commit(r, done) }) })
+func (m *model) transact(r *replica, statements time.Duration) step {
+	return func(next func()) {
+		steps(r.conns.acquire, m.query(statements), m.commit(r), func(func()) { next() })
+	}
 }
 
-func (m *model) query(statements int, done func()) {
-	n := time.Duration(statements)
-	m.after(n*m.RoundTrip, func() { m.db.serve(m.exponential(n*m.Statement), done) })
+func (m *model) query(statements time.Duration) step {
+	return func(next func()) {
+		m.after(statements*m.RoundTrip, func() { m.db.serve(m.exponential(statements*m.Statement), next) })
+	}
 }
 
-func (m *model) commit(r *replica, done func()) {
-	m.log.commit(func() {
-		m.commits++
-		r.conns.release()
-		done()
-	})
+func (m *model) commit(r *replica) step {
+	return func(next func()) {
+		m.log.commit(func() { m.commits++; r.conns.release(); next() })
+	}
 }
 
 // heartbeat is Store.Beat: it locks the row of the lease, reads the records that the replica
@@ -212,17 +211,20 @@ func (m *model) heartbeat(r *replica) {
 	rows := r.live
 	steps(
 		r.conns.acquire,
-		func(next func()) { m.query(3, next) },
+		m.query(3),
 		r.lease.acquire,
-		func(next func()) { m.db.serve(time.Duration(rows)*m.ScanRow, next) },
-		func(next func()) { r.cpu.serve(time.Duration(rows)*m.DecodeRow, next) },
+		m.list(r, rows),
 		func(next func()) { m.writeUses(rows, next) },
-		func(next func()) { m.commit(r, next) },
-		func(func()) {
-			m.endBeat(r)
-			r.beating = false
-			r.lease.release()
-		})
+		m.commit(r),
+		func(func()) { m.endBeat(r); r.beating = false; r.lease.release() })
+}
+
+// list reads records, and decodes them.
+func (m *model) list(r *replica, rows int) step {
+	n := time.Duration(rows)
+	return func(next func()) {
+		m.db.serve(n*m.ScanRow, func() { r.cpu.serve(n*m.DecodeRow, next) })
+	}
 }
 
 // writeUses writes the last use of some workspaces.
@@ -255,12 +257,7 @@ func (m *model) scan(r *replica) {
 		return
 	}
 	r.scanning = true
-	rows := time.Duration(m.live)
-	steps(
-		r.conns.acquire,
-		func(next func()) { m.db.serve(rows*m.ScanRow, next) },
-		func(next func()) { r.cpu.serve(rows*m.DecodeRow, next) },
-		func(func()) { r.conns.release(); r.scanning = false })
+	steps(r.conns.acquire, m.list(r, m.live), func(func()) { r.conns.release(); r.scanning = false })
 }
 
 // createPod creates the objects of a workspace, and waits until its pod runs.
@@ -334,10 +331,5 @@ func (r result) quantile(q float64) time.Duration {
 
 // busiest returns the part with the highest utilisation.
 func (r result) busiest() use {
-	return slices.MaxFunc(r.use, func(a, b use) int {
-		if a.value < b.value {
-			return -1
-		}
-		return 1
-	})
+	return slices.MaxFunc(r.use, func(a, b use) int { return cmp.Compare(a.value, b.value) })
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"sort"
 	"strings"
 	"time"
 )
@@ -58,34 +59,23 @@ func (r result) holds() (bool, string) {
 	return true, ""
 }
 
-// rates are the opens a second that limit tries.
-func rates() []float64 {
-	var rs []float64
-	for r := 5.0; r < 1100; r *= math.Pow(2, 0.25) {
-		rs = append(rs, math.Round(r))
-	}
-	return rs
-}
-
 // limit returns the highest rate that holds, and why the next does not.
-func limit(n int, seed uint64) (float64, result, string) {
-	rs := rates()
-	low, high := -1, len(rs)
-	var best result
-	why := ""
-	for high-low > 1 {
-		mid := (low + high) / 2
-		res := simulate(with(rs[mid], n), seed)
-		if ok, reason := res.holds(); ok {
-			low, best = mid, res
+func limit(n int, seed uint64) (rate float64, best result, why string) {
+	var rates []float64
+	for r := 5.0; r < 1100; r *= math.Pow(2, 0.25) {
+		rates = append(rates, math.Round(r))
+	}
+	sort.Search(len(rates), func(i int) bool {
+		res := simulate(with(rates[i], n), seed)
+		ok, reason := res.holds()
+		if ok {
+			rate, best = rates[i], res
 		} else {
-			high, why = mid, reason
+			why = reason
 		}
-	}
-	if low < 0 {
-		return 0, best, why
-	}
-	return rs[low], best, why
+		return !ok
+	})
+	return rate, best, why
 }
 
 // outputs returns all files by name.
@@ -138,11 +128,17 @@ func sweep(name string, dashed bool, xs []float64, y func(x float64) float64) li
 	return l
 }
 
+// bound returns a line of one value.
+func bound(name string, xs []float64, y float64) line {
+	return sweep(name, true, xs, func(float64) float64 { return y })
+}
+
 func latencyChart(seed uint64) chart {
 	c := chart{title: "From request to ready, p95", x: "opens a second", y: "seconds, at most 30", maxY: 30}
 	for i, name := range []string{"defaults", "all but the pool", "and the pool"} {
+		n := []int{1, poolAt, len(changes)}[i]
 		c.lines = append(c.lines, sweep(name, false, []float64{10, 30, 100, 300, 1000}, func(rate float64) float64 {
-			return simulate(with(rate, []int{1, poolAt, len(changes)}[i]), seed).quantile(0.95).Seconds()
+			return simulate(with(rate, n), seed).quantile(0.95).Seconds()
 		}))
 	}
 	return c
@@ -190,8 +186,7 @@ func heartbeatChart(seed uint64) chart {
 		return simulate(s, seed).beat.Seconds()
 	}
 	return chart{title: "The longest heartbeat of a replica", x: "live workspaces of the replica", y: "seconds", lines: []line{
-		sweep("heartbeat", false, xs, beat),
-		sweep("cut off", true, xs, func(float64) float64 { return defaults().Lease.Seconds() / 2 }),
+		sweep("heartbeat", false, xs, beat), bound("cut off", xs, defaults().Lease.Seconds()/2),
 	}}
 }
 
@@ -218,7 +213,7 @@ func bandwidthChart(seed uint64) chart {
 		}))
 	}
 	p := defaults()
-	c.lines = append(c.lines, sweep("three API servers", true, xs, func(float64) float64 { return float64(p.APIServers) * p.APIServer / 1e9 }))
+	c.lines = append(c.lines, bound("three API servers", xs, float64(p.APIServers)*p.APIServer/1e9))
 	return c
 }
 

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"reflect"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -60,20 +59,15 @@ func defaults() (p params) {
 	v := reflect.ValueOf(&p).Elem()
 	for i := range v.NumField() {
 		text := v.Type().Field(i).Tag.Get("is")
-		var value any
 		var err error
-		switch v.Field(i).Interface().(type) {
-		case time.Duration:
-			value, err = time.ParseDuration(text)
-		case int:
-			value, err = strconv.Atoi(text)
-		case float64:
-			value, err = strconv.ParseFloat(text, 64)
+		if d, ok := v.Field(i).Addr().Interface().(*time.Duration); ok {
+			*d, err = time.ParseDuration(text)
+		} else {
+			_, err = fmt.Sscan(text, v.Field(i).Addr().Interface())
 		}
 		if err != nil {
 			panic(err) // the tags are constants
 		}
-		v.Field(i).Set(reflect.ValueOf(value))
 	}
 	return p
 }

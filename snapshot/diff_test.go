@@ -425,7 +425,7 @@ func TestManyChangesInOneDirectory(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, _, err := Lookup(ctx, s.StoredTree(a.Root), "d/1"); fault.Of(err) != fault.Canceled {
-		t.Errorf("a look for somebody who has gone: %v, want %v", err, fault.Canceled)
+		t.Errorf("a look with a canceled context: %v, want %v", err, fault.Canceled)
 	}
 }
 

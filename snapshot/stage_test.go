@@ -136,8 +136,8 @@ func TestChangeThatFailsHalfWay(t *testing.T) {
 	}
 }
 
-// TestAttributesOfOthers: a store that somebody else wrote could give files
-// attributes that the kernel heeds, such as capabilities.
+// TestAttributesOfOthers: a store of another author could give files
+// attributes with a meaning for the kernel, such as capabilities.
 func TestAttributesOfOthers(t *testing.T) {
 	for _, name := range []string{"security.capability", "trusted.overlay.redirect", "system.posix_acl_access", "user.overlay.opaque", ""} {
 		data := encodeTree([]Node{{Name: "f", Type: driver.TypeFile, Mode: 0o755, Xattrs: []Xattr{{Name: name, Value: []byte("v")}}}})

@@ -317,7 +317,7 @@ func TestSparseFile(t *testing.T) {
 }
 
 // TestDamageIsFound flips a bit in every file of a store, one after another, at
-// several places, and wants to hear of it: from Check, and from whoever reads.
+// several places: Check and every read must return an error.
 func TestDamageIsFound(t *testing.T) {
 	dir := plant(t, map[string]string{"a": "some text\n", "dir/b": strings.Repeat("other text\n", 1000), "dir/c": "-> a"})
 	must0(t, os.WriteFile(filepath.Join(dir, "big"), bytes.Repeat([]byte("0123456789abcdef"), 100_000), 0o644))
@@ -569,8 +569,8 @@ func (fullObject) Write([]byte) (int, error) {
 	return 0, fmt.Errorf("no room is left: %w", fault.ResourceExhausted)
 }
 
-// TestTakeSaysWhatFailed: blocks are written beside those who read, who learn why
-// that ended and not only that it did.
+// TestTakeSaysWhatFailed: other goroutines write blocks. If one fails, the goroutines that
+// read return its error, and not only that the work was ended.
 func TestTakeSaysWhatFailed(t *testing.T) {
 	files := map[string]string{}
 	for i := range 8 {

@@ -18,7 +18,7 @@ import (
 // and one more byte to detect a larger file.
 const blockRoom = blockSize + ChunkSize + 1
 
-// Pools of plain and compressed blocks: allocating them anew took a tenth of the
+// Pools of plain and compressed blocks: allocating new ones took a tenth of the
 // time of a snapshot.
 var (
 	plainBlocks  = sync.Pool{New: func() any { return make([]byte, 0, blockRoom) }}

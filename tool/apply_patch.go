@@ -102,7 +102,7 @@ func applyPatch(ctx context.Context, c *Call, in applyPatchInput) (applyPatchOut
 }
 
 // applyAll applies the steps, all or none. Deletions go last: undoing a deletion creates
-// the file anew, with another owner.
+// a new file, with another owner.
 func (c *Call) applyAll(ctx context.Context, steps []patchStep) error {
 	order := slices.Clone(steps)
 	slices.SortStableFunc(order, func(a, b patchStep) int { return deleteRank(a) - deleteRank(b) })

@@ -179,8 +179,8 @@ func TestEditKeepsTheMode(t *testing.T) {
 	}
 }
 
-// TestEditKeepsTheOwner: a file that belongs to somebody else still does, and one
-// with other names leaves them alone and says so.
+// TestEditKeepsTheOwner: a file of another user keeps its owner. An edit of a file
+// with several hard links leaves the other names alone, and says so.
 func TestEditKeepsTheOwner(t *testing.T) {
 	dir := t.TempDir()
 	set, mux := new(tool.Set), workspace.NewMux(newLocal(t))

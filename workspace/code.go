@@ -60,7 +60,7 @@ func checkCode(code driver.Code, m *driver.Interpreter, root string) (driver.Cod
 		return code, fmt.Errorf("run code: context %q: %w: this interpreter has no contexts", code.Context, fault.Unsupported)
 	}
 	if m.Stateful() && strings.ContainsRune(code.Source, 0) {
-		// A Jupyter kernel for Python dies of it, and takes seconds to start anew.
+		// It kills a Jupyter kernel for Python, which takes seconds to restart.
 		return code, fmt.Errorf("run code: %w: the code has a NUL character", fault.InvalidArgument)
 	}
 	if code.Timeout < 0 {

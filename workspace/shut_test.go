@@ -238,7 +238,7 @@ func TestBodyArrivesWhole(t *testing.T) {
 	}
 }
 
-// A workspace was idle, and so ended, while somebody downloaded from it.
+// A workspace counted as idle, and was ended, during a download from it.
 func TestOpenReaderIsUse(t *testing.T) {
 	for name, way := range ways {
 		t.Run(name, func(t *testing.T) {

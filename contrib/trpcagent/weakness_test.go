@@ -200,7 +200,7 @@ func TestSessionEndsWholeAndOutlivesItsRequest(t *testing.T) {
 	})
 }
 
-// A session whose workspace is gone has exited: whoever polls it until it has does
+// A session whose workspace is gone has exited: a caller that polls it until then does
 // not wait for ever.
 func TestSessionEndsWithItsWorkspace(t *testing.T) {
 	everywhere(t, func(t *testing.T, e *trpcagent.Executor) {

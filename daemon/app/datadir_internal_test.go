@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// Whoever finds no version must not take what another one makes at that moment
-// for somebody else's.
+// A process that finds no version must not refuse a data directory that another
+// process makes at that moment.
 func TestManyMakeADataDirectory(t *testing.T) {
 	top := t.TempDir()
 	for round := range 200 {

@@ -14,7 +14,7 @@ import (
 )
 
 // secretsTTL is how long the values of secrets are reused for events and logs. A tool call
-// reads them anew.
+// reads them again.
 const secretsTTL = time.Second
 
 // A systemScrubber removes secrets from what a system writes for its operator: events and

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// TestCommandsAreDocumented looks for every command in the documents, as somebody
-// would type it.
+// TestCommandsAreDocumented looks for every command in the documents, as a user
+// types it.
 func TestCommandsAreDocumented(t *testing.T) {
 	var text strings.Builder
 	for _, page := range []string{"cli.md", "http.md", "config.md", "keys.md", "snapshots.md", "templates.md", "prepare.md", "mcp.md", "toolchains.md", "eval.md", "eval-suites.md", "docker.md", "operate.md", "work.md", "install.md"} {

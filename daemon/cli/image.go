@@ -53,7 +53,7 @@ func (a *command) imageListCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.printAnswer(list, func(w io.Writer) error { return writeTable(w, imageRows(list)) })
+				return a.printAnswer(list, func(w io.Writer) error { return writeTable(w, imageRows(list), "CREATED", "BYTES") })
 			})
 		}),
 	}

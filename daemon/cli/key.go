@@ -94,7 +94,11 @@ func checkExpires(text string) error {
 // printNewKey prints the text of a key alone, so that a script can take it.
 func (a *command) printNewKey(k client.NewKey) error {
 	return a.printAnswer(k, func(w io.Writer) error {
-		a.note("%s, tenant %s, scope %s, expires %s; the key is shown this once", k.ID, orDash(k.Tenant), k.Scope, timeText(k.ExpiresAt))
+		expires := "never expires"
+		if !k.ExpiresAt.IsZero() {
+			expires = "expires " + timeText(k.ExpiresAt)
+		}
+		a.note("%s, tenant %s, scope %s, %s; the key is shown this once", k.ID, orDash(k.Tenant), k.Scope, expires)
 		_, err := fmt.Fprintln(w, k.Text)
 		return err
 	})
@@ -114,7 +118,7 @@ func (a *command) keyListCommand() *cobra.Command {
 					for _, k := range list {
 						rows = append(rows, []string{k.ID, orDash(k.Tenant), k.Scope, keyState(k, time.Now()), timeText(k.ExpiresAt), timeText(k.LastUsed), orDash(k.Name)})
 					}
-					return writeTable(w, rows)
+					return writeTable(w, rows, "LAST USED", "EXPIRES", "TENANT")
 				})
 			})
 		}),

@@ -219,8 +219,8 @@ func idOf(text string) string {
 	return ""
 }
 
-// kernelSaysNo has the kernel itself refuse: the directory is a mount that is
-// read-only, and stays one, also for whoever has all rights inside.
+// kernelSaysNo checks that the kernel itself refuses writes: the directory is a
+// read-only mount, also for a process with all rights inside.
 func kernelSaysNo(t *testing.T, a *agent) {
 	t.Helper()
 	got := a.ok("Bash", m{"command": "m=mou; touch b; ${m}nt -o remount,rw,bind \"$PWD\" 2>&1; touch b; unshare -rm sh -c \"${m}nt -o remount,rw,bind '$PWD'; touch b\" 2>&1; " +

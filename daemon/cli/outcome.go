@@ -40,7 +40,11 @@ func withCroftStatus(err error) error {
 // commandOutcome prints the cause and warnings of a result, and returns the outcome
 // with the command's status.
 func (a *command) commandOutcome(res workspace.Result) error {
-	if res.Cause != "" {
+	switch res.Cause {
+	case "":
+	case driver.CausePIDs, driver.CauseDisk: // a system call of it failed
+		a.note("croft: the command failed: %s", causeText(res.Cause))
+	default:
 		a.note("croft: the command was killed: %s", causeText(res.Cause))
 	}
 	a.warnAutorunChanges(res.AutorunChanges)

@@ -57,17 +57,24 @@ func (a *command) note(format string, args ...any) {
 }
 
 // writeTable prints rows in columns. Texts of users and workloads, such as labels and
-// paths, are among the cells, so a cell that a terminal could interpret is quoted.
-func writeTable(w io.Writer, rows [][]string) error {
+// paths, are among the cells, so a cell that a terminal could interpret is quoted. drop has
+// titles of columns, the least important first: a terminal that is too narrow for all
+// columns shows the others.
+func writeTable(w io.Writer, rows [][]string, drop ...string) error {
 	width := tableWidth(w, rows)
-	var b strings.Builder
-	tw := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
-	for _, row := range rows {
-		cells := make([]string, len(row))
-		for i, cell := range row {
-			cells[i] = printable(cell)
+	cells := make([][]string, len(rows))
+	for i, row := range rows {
+		for _, cell := range row {
+			cells[i] = append(cells[i], printable(cell))
 		}
-		fmt.Fprintln(tw, strings.Join(cells, "\t"))
+	}
+	if width > 0 {
+		cells = fitTable(cells, width, drop)
+	}
+	var b strings.Builder
+	tw := tabwriter.NewWriter(&b, 0, 8, columnGap, ' ', 0)
+	for _, row := range cells {
+		fmt.Fprintln(tw, strings.Join(row, "\t"))
 	}
 	if err := tw.Flush(); err != nil {
 		return err
@@ -77,6 +84,71 @@ func writeTable(w io.Writer, rows [][]string) error {
 		fmt.Fprintln(out, cutLine(strings.TrimRight(line, " \n"), width))
 	}
 	return out.Flush()
+}
+
+const (
+	columnGap = 2
+	minColumn = 8 // characters that a cut column has at least
+)
+
+// fitTable drops columns of a list until the rest fits into a width, except for the last
+// column, which is cut. If that is not enough, it cuts the widest of the other columns.
+func fitTable(rows [][]string, width int, drop []string) [][]string {
+	for {
+		widths := columnWidths(rows)
+		last := len(widths) - 1
+		need, widest := min(widths[last], minColumn), 0
+		for i, n := range widths[:last] {
+			need += n + columnGap
+			if n > widths[widest] {
+				widest = i
+			}
+		}
+		switch {
+		case need <= width || last == 0:
+			return rows
+		case len(drop) > 0:
+			rows, drop = dropColumn(rows, drop[0]), drop[1:]
+		default:
+			to := max(widths[widest]-(need-width), minColumn)
+			for _, row := range rows {
+				if widest < len(row) {
+					row[widest] = cutLine(row[widest], to)
+				}
+			}
+			return rows
+		}
+	}
+}
+
+func columnWidths(rows [][]string) []int {
+	var widths []int
+	for _, row := range rows {
+		for i, cell := range row {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	return widths
+}
+
+// dropColumn removes the column with a title. An ID takes the place of a missing NAME.
+func dropColumn(rows [][]string, title string) [][]string {
+	at := slices.Index(rows[0], title)
+	if at < 0 {
+		return rows
+	}
+	name := slices.Index(rows[0], "NAME")
+	left := make([][]string, len(rows))
+	for i, row := range rows {
+		if title == "ID" && name >= 0 && row[name] == "-" {
+			row[name] = row[at]
+		}
+		left[i] = slices.Delete(row, at, at+1)
+	}
+	return left
 }
 
 // tableWidth returns the width of the lines of a list, one with a line of titles, on a

@@ -58,7 +58,7 @@ func printProviders(w io.Writer, list []client.ProviderInfo) error {
 				orDash(string(p.Traits.Durability)), strconv.FormatBool(p.Traits.InPlace), orDash(enforcedLimits(p.Traits.Limits))})
 		}
 	}
-	if err := writeTable(w, rows); err != nil || len(unusable) == 0 {
+	if err := writeTable(w, rows, "IN PLACE", "SURVIVES", "NETWORK"); err != nil || len(unusable) == 0 {
 		return err
 	}
 	if _, err := fmt.Fprintln(w); err != nil {

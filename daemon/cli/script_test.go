@@ -66,8 +66,8 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// prolong has the leases of those who were killed go on, so that what a script looks
-// at next may take its time: leases HOURS
+// prolong extends the leases of processes that were killed, so that they do not run
+// out before a script looks at them: leases HOURS
 func prolong(ts *testscript.TestScript, neg bool, args []string) {
 	hours, err := strconv.Atoi(args[0])
 	ts.Check(err)

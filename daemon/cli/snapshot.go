@@ -40,7 +40,7 @@ func (a *command) snapshotListCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.printAnswer(list, func(w io.Writer) error { return writeTable(w, snapshotRows(list)) })
+				return a.printAnswer(list, func(w io.Writer) error { return writeSnapshots(w, list) })
 			})
 		}),
 	}
@@ -262,7 +262,7 @@ func (a *command) snapshotImport(ctx context.Context, ids []string, from string)
 			return err
 		}
 		if id == "" {
-			return a.printAnswer(list, func(w io.Writer) error { return writeTable(w, snapshotRows(list)) })
+			return a.printAnswer(list, func(w io.Writer) error { return writeSnapshots(w, list) })
 		}
 		return a.printAnswer(list[0], func(w io.Writer) error {
 			_, err := fmt.Fprintln(w, list[0].ID)

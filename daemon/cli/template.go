@@ -114,7 +114,7 @@ func (a *command) templateListCommand() *cobra.Command {
 					for _, t := range list {
 						rows = append(rows, []string{t.Name, timeText(t.Created), strconv.FormatInt(t.Files, 10), strconv.FormatInt(t.Bytes, 10), printable(t.Source)})
 					}
-					return writeTable(w, rows)
+					return writeTable(w, rows, "FILES", "BYTES", "CREATED")
 				})
 			})
 		}),

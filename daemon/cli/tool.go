@@ -174,5 +174,5 @@ func (a *command) showTools(known []toolAnswer, names []string, schema bool) err
 		_, err = fmt.Fprintln(a.Out, string(data))
 		return err
 	}
-	return a.printAnswer(out, func(w io.Writer) error { return writeTable(w, rows) })
+	return a.printAnswer(out, func(w io.Writer) error { return writeTable(w, rows, "FAMILY") })
 }

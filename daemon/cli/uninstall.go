@@ -111,7 +111,7 @@ func (a *command) uninstall(ctx context.Context, yes, keepData bool) error {
 		for _, i := range items {
 			rows = append(rows, []string{i.What, i.Name, i.State, orDash(oneLine(i.Note))})
 		}
-		err := writeTable(w, rows)
+		err := writeTable(w, rows, "NOTE")
 		if !yes {
 			a.note("nothing was removed; croft uninstall --yes removes what is %q", itemFound)
 		}

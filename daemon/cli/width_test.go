@@ -4,6 +4,7 @@ package cli
 
 import (
 	"bufio"
+	"fmt"
 	"io"
 	"reflect"
 	"strings"
@@ -57,6 +58,63 @@ func TestTerminalWidthAndColour(t *testing.T) {
 		if a.useColour(&pipe) || a.showsProgress() {
 			t.Errorf("TERM=%s: colour or progress in a pipe", tt.term)
 		}
+	}
+}
+
+// TestNarrowLists: a list that is too wide for a terminal keeps the columns that matter, and
+// only the last of them is cut, unless a name is very long.
+func TestNarrowLists(t *testing.T) {
+	const id, at = "0123456789abcdefghij", "2026-11-18T04:00:00Z"
+	workspaces := [][]string{
+		{"ID", "NAME", "PROVIDER", "STATE", "CREATED", "LABELS"},
+		{id, "web", "sandbox", "ready", at, "team=core,stage=test"}, {id, "-", "sandbox", "paused", at, "-"},
+	}
+	longName := [][]string{workspaces[0], {id, strings.Repeat("n", 63), "sandbox", "ready", at, "-"}}
+	wsDrop := []string{"CREATED", "PROVIDER", "ID", "LABELS", "TENANT"}
+	for _, tt := range []struct {
+		name  string
+		width int
+		rows  [][]string
+		drop  []string
+		want  []string
+	}{
+		{"workspaces", 100, workspaces, wsDrop, []string{
+			"ID                    NAME  PROVIDER  STATE   CREATED               LABELS",
+			"0123456789abcdefghij  web   sandbox   ready   2026-11-18T04:00:00Z  team=core,stage=test",
+			"0123456789abcdefghij  -     sandbox   paused  2026-11-18T04:00:00Z  -"}},
+		{"workspaces", 60, workspaces, wsDrop, []string{
+			"ID                    NAME  PROVIDER  STATE   LABELS",
+			"0123456789abcdefghij  web   sandbox   ready   team=core,sta…",
+			"0123456789abcdefghij  -     sandbox   paused  -"}},
+		{"workspaces", 40, workspaces, wsDrop, []string{
+			"NAME                  STATE   LABELS",
+			"web                   ready   team=core…",
+			"0123456789abcdefghij  paused  -"}},
+		{"a long name", 40, longName, wsDrop, []string{
+			"NAME                               STATE", "nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn…  ready"}},
+		{"sessions", 40, [][]string{{"SESSION", "PID", "STATE", "STARTED", "TTY", "COMMAND"}, {"s-12345678", "1234", "running", at, "false", "sh -c 'sleep 1000'"}},
+			[]string{"TTY", "STARTED", "PID"}, []string{"SESSION     PID   STATE    COMMAND", "s-12345678  1234  running  sh -c 'sleep…"}},
+	} {
+		t.Run(fmt.Sprintf("%s in %d columns", tt.name, tt.width), func(t *testing.T) {
+			master, tty, err := pty.Open()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer master.Close()
+			defer tty.Close()
+			if err := pty.Setsize(tty, &pty.Winsize{Rows: 24, Cols: uint16(tt.width)}); err != nil {
+				t.Fatal(err)
+			}
+			if err := writeTable(tty, tt.rows, tt.drop...); err != nil {
+				t.Fatal(err)
+			}
+			in := bufio.NewReader(master)
+			for _, want := range tt.want {
+				if got, err := in.ReadString('\n'); err != nil || strings.TrimRight(got, "\r\n") != want {
+					t.Errorf("got %q, %v\nwant %q", got, err, want)
+				}
+			}
+		})
 	}
 }
 

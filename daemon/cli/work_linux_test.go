@@ -381,7 +381,7 @@ func TestHostUserCroft(t *testing.T) {
 // TestAttackReview shows files whose text and name have control sequences, and the output
 // of tests that has some, on a terminal: none reaches it.
 func TestAttackReview(t *testing.T) {
-	testenv.ReportAttack(t, "control sequences in what is reviewed", "", testenv.Prevented, "")
+	testenv.ReportAttack(t, "control sequences in what is reviewed", "review", testenv.Prevented, "")
 	_, in := workProject(t)
 	const script = `printf 'text\033[2J\033[1;1Hfaked\rover\342\200\256bidi\n' > file; printf x > "$(printf 'a\033]0;title\007b')"`
 	if out, err := in("work", "--", "sh", "-c", script).CombinedOutput(); err != nil {

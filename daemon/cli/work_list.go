@@ -87,7 +87,7 @@ func (a *command) workList(ctx context.Context, c *client.Client, key string) er
 			}
 			rows = append(rows, []string{one.Name, one.Agent, state, timeText(one.Created), orDash(one.Project)})
 		}
-		if err := writeTable(w, rows); err != nil {
+		if err := writeTable(w, rows, "CREATED", "AGENT", "PROJECT"); err != nil {
 			return err
 		}
 		for _, one := range list {

@@ -201,7 +201,7 @@ func TestReviewScreenIsRestored(t *testing.T) {
 // TestAttackWorkChangesDuringReview changes files of a work, and adds one to a directory of
 // which all was taken, between the review and the apply: what was shown is tested and applied.
 func TestAttackWorkChangesDuringReview(t *testing.T) {
-	testenv.ReportAttack(t, "a work that changes files while they are reviewed", "", testenv.Prevented, "what was shown is tested and applied")
+	testenv.ReportAttack(t, "a work that changes files while they are reviewed", "review", testenv.Prevented, "what was shown is tested and applied")
 	dir, in := workProject(t)
 	if err := os.WriteFile(filepath.Join(dir, "numbers"), []byte("1\n2\n3\n"), 0o644); err != nil {
 		t.Fatal(err)

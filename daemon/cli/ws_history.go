@@ -66,7 +66,7 @@ func (a *command) wsHistory(ctx context.Context, ws *workspace.Workspace, limit 
 			}
 			rows = append(rows, []string{mark, s.ID, timeText(s.Created), orDash(printable(stateText(s.SnapshotInfo))), orDash(s.Parent)})
 		}
-		return writeTable(w, rows)
+		return writeTable(w, rows, "FROM", "CREATED")
 	})
 }
 

@@ -57,7 +57,7 @@ func (a *command) wsList(ctx context.Context, opts wsListOptions) error {
 					rows[i+1] = slices.Insert(rows[i+1], at, orDash(ws.Tenant))
 				}
 			}
-			return writeTable(w, rows)
+			return writeTable(w, rows, "CREATED", "PROVIDER", "ID", "LABELS", "TENANT")
 		})
 	})
 }

@@ -27,7 +27,7 @@ func (a *command) wsPsCommand() *cobra.Command {
 				if list == nil {
 					list = []workspace.SessionInfo{}
 				}
-				return a.printAnswer(list, func(w io.Writer) error { return writeTable(w, psRows(list)) })
+				return a.printAnswer(list, func(w io.Writer) error { return writeTable(w, psRows(list), "TTY", "STARTED", "PID") })
 			})
 		}),
 	}

@@ -79,7 +79,7 @@ func (a *command) chosenWorkspaces(ctx context.Context, c *client.Client, opts w
 		}
 	}
 	if left := len(list) - len(names); left > 0 {
-		a.note("%s of croft work, or of commands that run, stay: croft work list --all lists works, croft work discard removes one", countText(left, "workspace"))
+		a.note("not removed: %s of croft work, or of commands that run; croft work list --all lists works, croft work discard removes one", countText(left, "workspace"))
 	}
 	return a.confirmRemoval(names, "workspace", opts.yes)
 }

@@ -125,16 +125,16 @@ func (a *command) printSnapshots(ctx context.Context, ws *workspace.Workspace, o
 	if err != nil {
 		return err
 	}
-	return a.printAnswer(list, func(w io.Writer) error { return writeTable(w, snapshotRows(list)) })
+	return a.printAnswer(list, func(w io.Writer) error { return writeSnapshots(w, list) })
 }
 
-func snapshotRows(list []driver.SnapshotInfo) [][]string {
+func writeSnapshots(w io.Writer, list []driver.SnapshotInfo) error {
 	rows := [][]string{{"ID", "NAME", "WORKSPACE", "CREATED", "FILES", "BYTES", "FROZEN", "LABELS"}}
 	for _, s := range list {
 		rows = append(rows, []string{s.ID, orDash(printable(s.Name)), s.Workspace, timeText(s.Created),
 			strconv.FormatInt(s.Files, 10), strconv.FormatInt(s.Bytes, 10), strconv.FormatBool(s.Frozen), orDash(labelText(s.Labels))})
 	}
-	return rows
+	return writeTable(w, rows, "FROZEN", "FILES", "BYTES", "WORKSPACE", "ID", "LABELS")
 }
 
 func (a *command) wsRestoreCommand() *cobra.Command {

@@ -69,8 +69,8 @@ func TestApply(t *testing.T) {
 	}
 }
 
-// TestFindLeavesOthersFiles proves that a file of somebody else is not trusted
-// because of where it is, and read when it is named.
+// TestFindLeavesOthersFiles proves that a file of another user is refused at a
+// default path, and read if it is named.
 func TestFindLeavesOthersFiles(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("skipped: host: only root can give a file away")

@@ -49,7 +49,7 @@ func (l *Login) read(u User) ([]byte, []token, error) {
 	return data, tokens, nil
 }
 
-// Secrets returns the keys and tokens of all agents by name. Login files are read anew, so
+// Secrets returns the keys and tokens of all agents by name. Login files are read again each time, so
 // that a renewed token takes effect.
 func (u User) Secrets() map[string]Secret {
 	all := map[string]Secret{}

@@ -127,8 +127,8 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-// TestGivenBackAtOnce: a proxy whose work had not begun when it was closed is not a
-// fault that somebody should read about.
+// TestGivenBackAtOnce: a proxy that is closed before it began to serve is no
+// error, and nothing is logged.
 func TestGivenBackAtOnce(t *testing.T) {
 	var said bytes.Buffer
 	o := New(t.Context(), egress.Options{}, slog.New(slog.NewTextHandler(&said, nil)))

@@ -177,7 +177,7 @@ func TestMissingProgram(t *testing.T) {
 	}
 }
 
-// TestCanceled: whoever gives up gets an error, not a verdict.
+// TestCanceled: a canceled run returns an error, not a verdict.
 func TestCanceled(t *testing.T) {
 	cfg := Config{Type: "command", Command: stub(t, "sleep 600 & wait")}
 	ctx, cancel := context.WithCancel(t.Context())

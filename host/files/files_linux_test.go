@@ -508,8 +508,8 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// TestNamesLikeTemps keeps somebody's own file whose name only begins like that of
-// a temporary one: it is read, listed, and not cleaned away.
+// TestNamesLikeTemps keeps a user's file whose name only begins like that of
+// a temporary file: it is read and listed, and cleaning leaves it.
 func TestNamesLikeTemps(t *testing.T) {
 	r, dir := open(t, nil)
 	name := files.TempPrefix + "notes"

@@ -58,7 +58,7 @@ func TestModTimeIsWhatTheFileHas(t *testing.T) {
 	}
 }
 
-// An agent could make set-user-id programs of whoever Croft runs as.
+// An agent could make set-user-id programs of the user that runs Croft.
 func TestNoModeBeyondPermissionBits(t *testing.T) {
 	r, dir := open(t, nil)
 	put(t, r, "f", "x")

@@ -82,8 +82,7 @@ func opened(fd int, err error) found {
 	return found{st.Ino, err}
 }
 
-// TestWalkBeneathNeverLeaves has somebody who swaps directories and symlinks all the
-// while.
+// TestWalkBeneathNeverLeaves swaps directories and symlinks during the walk.
 func TestWalkBeneathNeverLeaves(t *testing.T) {
 	dir := t.TempDir()
 	root := filepath.Join(dir, "root")

@@ -166,8 +166,8 @@ func TestLostCommandIsAResult(t *testing.T) {
 	}
 }
 
-// TestListOfSessionsFits: however much the sessions were started with, and however
-// many there are, they are listed, and whoever lists them keeps the guest.
+// TestListOfSessionsFits: a list of many sessions with large arguments fits into the
+// answer, and the connection to the guest stays.
 func TestListOfSessionsFits(t *testing.T) {
 	r := plain(t, nil)
 	long := strings.Repeat("x", 100<<10)

@@ -34,8 +34,8 @@ func first(t *testing.T) func(*guest.Launch) {
 	}
 }
 
-// TestSignalsDoNothing: whoever sends a guest whatever signal, from inside or from
-// outside, it goes on, and what it runs still hears them all.
+// TestSignalsDoNothing: a guest ignores every signal, from inside and from
+// outside, and its children receive all signals.
 func TestSignalsDoNothing(t *testing.T) {
 	for name, change := range map[string]func(*guest.Launch){"plain": nil, "first of its namespaces": first(t)} {
 		t.Run(name, func(t *testing.T) {
@@ -55,7 +55,7 @@ func TestSignalsDoNothing(t *testing.T) {
 				t.Errorf("after signals from outside, one that sends more gives %+v", res)
 			}
 			res := run(t, r, driver.Command{Script: `grep SigIgn /proc/self/status; kill -TERM $$`})
-			// Those from 32 on are a library's own; whoever started the test may ignore them.
+			// Signals from 32 on belong to the C library, and may be ignored already when the test starts.
 			if got := strings.Fields(string(res.Stdout)); len(got) != 2 || ignored(t, got[1])<<33 != 0 || res.Signal != "SIGTERM" {
 				t.Errorf("a command that ends itself by a signal gives %+v", res)
 			}

@@ -10,9 +10,8 @@ import (
 	"time"
 )
 
-// TestRelayHoldsNoMoreThanItMust: whoever inside opens connections without an end
-// makes the guest hold some, and the rest wait; once those are gone, others get
-// through.
+// TestRelayHoldsNoMoreThanItMust: a program inside opens connections without end. The guest
+// accepts a bounded number, and the rest wait until some are closed.
 func TestRelayHoldsNoMoreThanItMust(t *testing.T) {
 	dir := t.TempDir()
 	proxy, err := net.Listen("unix", filepath.Join(dir, guestproto.ProxySocket))

@@ -27,7 +27,7 @@
 // the host adds may be missing inside, and one that it removes may still be there; each is
 // a cache miss or a hit, not a wrong result. Gradle is the exception: it keeps indexes that
 // are changed in place under locks, which do not reach from the sandbox to the host. Gradle
-// discards an index that it can't read, and then reads its dependencies anew.
+// discards an index that it can't read, and then reads its dependencies again.
 //
 // The layers use none of the features of overlayfs (redirect_dir, metacopy, index, xino)
 // that record identities of lower files, so that changes of the host between two mounts of

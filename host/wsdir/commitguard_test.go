@@ -28,8 +28,8 @@ func attach(t *testing.T, g *Store, spec driver.Spec) *Handle {
 	return h
 }
 
-// A change of policy is acknowledged when those who were committing under the old
-// one have done so, and not before.
+// A change of policy is acknowledged when the writes that were being committed under
+// the old policy are done, and not before.
 func TestUpdateWaitsForThoseWhoCommit(t *testing.T) {
 	g, err := New(&Config{Kind: "test", Root: t.TempDir()})
 	if err != nil {

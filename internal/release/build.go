@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -174,23 +175,29 @@ func (b *build) linuxPackages(ctx context.Context, stage, goarch string) error {
 		MTime time.Time `yaml:"mtime"`
 	}
 	type content struct {
-		Src  string `yaml:"src"`
+		Src  string `yaml:"src,omitempty"`
 		Dst  string `yaml:"dst"`
+		Type string `yaml:"type,omitempty"`
 		Info info   `yaml:"file_info"`
 	}
 	var contents []content
+	dirs := map[string]bool{} // of the package alone; rpm removes only what a package lists
 	names, err := readDir(stage)
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
-		c := content{filepath.Join(stage, name), packagePath(name), info{0o644, b.time}}
+		c := content{Src: filepath.Join(stage, name), Dst: packagePath(name), Info: info{0o644, b.time}}
 		if name == "croft" {
 			c.Info.Mode = 0o755
 		}
 		contents = append(contents, c)
+		for dir := path.Dir(c.Dst); strings.HasPrefix(dir, docDir) && !dirs[dir]; dir = path.Dir(dir) {
+			dirs[dir] = true
+			contents = append(contents, content{Dst: dir, Type: "dir", Info: info{0o755, b.time}})
+		}
 	}
-	contents = append(contents, content{filepath.Join(b.source.dir, "deploy/systemd/croft.service"), "/usr/share/doc/croft/croft.service", info{0o644, b.time}})
+	contents = append(contents, content{Src: filepath.Join(b.source.dir, "deploy/systemd/croft.service"), Dst: docDir + "/croft.service", Info: info{0o644, b.time}})
 	config, err := yaml.Marshal(map[string]any{
 		"name": "croft", "arch": goarch, "platform": "linux", "version": b.version, "section": "devel", "mtime": b.time,
 		"maintainer": "Croft <https://github.com/croft-run/croft>", "homepage": "https://github.com/croft-run/croft", "license": "Apache-2.0",
@@ -219,6 +226,9 @@ func (b *build) linuxPackages(ctx context.Context, stage, goarch string) error {
 	return nil
 }
 
+// docDir is the directory of a package for all that has no other place.
+const docDir = "/usr/share/doc/croft"
+
 // packagePath is where a package installs a file of the archive.
 func packagePath(name string) string {
 	switch dir, base := filepath.Split(name); {
@@ -233,7 +243,7 @@ func packagePath(name string) string {
 	case base == "croft.fish":
 		return "/usr/share/fish/vendor_completions.d/croft.fish"
 	default:
-		return "/usr/share/doc/croft/" + name
+		return docDir + "/" + name
 	}
 }
 

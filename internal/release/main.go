@@ -55,7 +55,7 @@ func run(ctx context.Context, args []string) error {
 	case "build":
 		var b build
 		flags.StringVar(&b.repo, "repo", ".", "the repository")
-		flags.StringVar(&b.dist, "o", "dist", "directory for the files, which is made anew")
+		flags.StringVar(&b.dist, "o", "dist", "directory for the files; what is in it is removed first")
 		platforms := flags.String("platforms", "linux/amd64,linux/arm64,darwin/amd64,darwin/arm64", "what archives are made for")
 		flags.BoolVar(&b.packages, "packages", true, "make .deb and .rpm for Linux, by nfpm")
 		flags.BoolVar(&b.image, "image", true, "make the container image for linux/"+runtime.GOARCH+", which needs root and debootstrap")

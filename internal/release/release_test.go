@@ -3,9 +3,11 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -14,9 +16,11 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/mod/modfile"
 	"golang.org/x/mod/module"
 	"golang.org/x/mod/zip"
@@ -283,22 +287,128 @@ func main() {
 }
 `
 
+// testPackages opens both packages, and installs the .rpm in an empty directory. They have the
+// same files, with the same modes and content, belong to root, need no other package and run no
+// script. The .rpm leaves nothing after its removal.
 func testPackages(t *testing.T, dist string) {
-	for format, list := range map[string][]string{"deb": {"dpkg-deb", "-c"}, "rpm": {"rpm", "-qlp"}} {
-		if _, err := exec.LookPath(list[0]); err != nil {
-			t.Logf("no %s: the .%s is not read", list[0], format)
-			continue
-		}
-		file := filepath.Join(dist, (&build{version: testVersion}).name("linux/"+runtime.GOARCH)+"."+format)
-		names := mustRun(t, dist, []string{"HOME=" + t.TempDir()}, append(list, file)...)
-		for _, want := range []string{"/usr/bin/croft", "/usr/share/man/man1/croft-run.1", "/usr/share/bash-completion/completions/croft",
-			"/usr/share/zsh/site-functions/_croft", "/usr/share/fish/vendor_completions.d/croft.fish",
-			"/usr/share/doc/croft/LICENSE", "/usr/share/doc/croft/licenses/std@", "/usr/share/doc/croft/licenses/github.com/spf13/cobra@"} {
-			if !strings.Contains(names, want) {
-				t.Errorf(".%s has no %s", format, want)
-			}
+	if os.Geteuid() != 0 {
+		t.Skip("skipped: host: rpm --root needs root")
+	}
+	for _, program := range []string{"dpkg-deb", "rpm"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skip("skipped: host: it has no " + program)
 		}
 	}
+	base := filepath.Join(dist, (&build{version: testVersion}).name("linux/"+runtime.GOARCH))
+	deb, rpm := base+".deb", base+".rpm"
+	query := func(args ...string) string {
+		return mustRun(t, dist, nil, append(append([]string{"rpm"}, args...), rpm)...)
+	}
+	debRoot, rpmRoot, control := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "control")
+	mustRun(t, dist, nil, "dpkg-deb", "-x", deb, debRoot)
+	inRoot := []string{"rpm", "--root", rpmRoot, "--dbpath", "/rpmdb"}
+	change := inRoot
+	if _, err := os.Stat("/etc/debian_version"); err == nil {
+		change = append(slices.Clip(inRoot), "--force-debian") // Debian's rpm installs nothing without it
+	}
+	mustRun(t, dist, nil, append(slices.Clip(change), "--install", rpm)...)
+	if out := mustRun(t, dist, nil, append(slices.Clip(inRoot), "--verify", "croft")...); out != "" {
+		t.Errorf("rpm --verify finds %s", out)
+	}
+	got, want := packageFiles(t, filepath.Join(rpmRoot, "usr")), packageFiles(t, filepath.Join(debRoot, "usr"))
+	mustRun(t, dist, nil, append(slices.Clip(change), "--erase", "croft")...)
+	if left, err := filepath.Glob(filepath.Join(rpmRoot, "usr/share/doc/*")); err != nil || len(packageFiles(t, filepath.Join(rpmRoot, "usr")))+len(left) > 0 {
+		t.Errorf("after the removal of the .rpm there are files, or %v (%v)", left, err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the files of the .rpm differ from those of the .deb (-deb +rpm):\n%s", diff)
+	}
+	for _, name := range []string{"/bin/croft", "/share/man/man1/croft-run.1", "/share/bash-completion/completions/croft",
+		"/share/zsh/site-functions/_croft", "/share/fish/vendor_completions.d/croft.fish", "/share/doc/croft/LICENSE"} {
+		if want[name] == "" {
+			t.Errorf("the packages have no /usr%s", name)
+		}
+	}
+	for name, file := range want {
+		mode := "-rw-r--r--"
+		if name == "/bin/croft" {
+			mode = "-rwxr-xr-x"
+		}
+		if !strings.HasPrefix(file, mode) {
+			t.Errorf("/usr%s has the mode %s, want %s", name, file[:len(mode)], mode)
+		}
+	}
+	for _, module := range []string{"std@", "github.com/spf13/cobra@"} { // of each licence a directory
+		found, err := filepath.Glob(filepath.Join(debRoot, "usr/share/doc/croft/licenses", module+"*"))
+		if err != nil || len(found) == 0 {
+			t.Errorf("the packages have no licence of %s (%v)", module, err)
+		}
+	}
+
+	for line := range strings.Lines(mustRun(t, dist, nil, "dpkg-deb", "-c", deb)) {
+		if !strings.Contains(line, " root/root ") {
+			t.Errorf("of another user than root: %s", line)
+		}
+	}
+	for owner := range strings.SplitSeq(query("-qp", "--queryformat", "[%{FILEUSERNAME}/%{FILEGROUPNAME}\n]"), "\n") {
+		if owner != "root/root" {
+			t.Errorf("a file of the .rpm belongs to %s", owner)
+		}
+	}
+
+	mustRun(t, dist, nil, "dpkg-deb", "-e", deb, control)
+	parts, err := readDir(control)
+	if err != nil || strings.Join(parts, " ") != "conffiles control md5sums" {
+		t.Errorf("the .deb has %v, %v besides its files, want no script", parts, err)
+	}
+	for field, want := range map[string]string{"Depends": "", "Recommends": "git, uidmap", "Version": strings.TrimPrefix(testVersion, "v")} {
+		if got := strings.TrimSpace(mustRun(t, dist, nil, "dpkg-deb", "-f", deb, field)); got != want {
+			t.Errorf("%s of the .deb is %q, want %q", field, got, want)
+		}
+	}
+	for line := range strings.Lines(query("-qp", "--requires")) {
+		if !strings.HasPrefix(line, "rpmlib(") { // a feature of rpm itself
+			t.Errorf("the .rpm requires %s", line)
+		}
+	}
+	for _, tt := range []struct{ what, got, want string }{
+		{"scripts", query("-qp", "--scripts"), ""},
+		{"triggers", query("-qp", "--triggers"), ""},
+		{"recommended packages", query("-qp", "--recommends"), "git\nshadow-utils"},
+		{"version and licence", query("-qp", "--queryformat", "%{NAME} %{VERSION} %{LICENSE}"), "croft " + strings.TrimPrefix(testVersion, "v") + " Apache-2.0"},
+	} {
+		if tt.got != tt.want {
+			t.Errorf("%s of the .rpm: %q, want %q", tt.what, tt.got, tt.want)
+		}
+	}
+	if out := query("-K", "--nosignature"); !strings.Contains(out, "digests OK") {
+		t.Errorf("rpm -K prints %s", out)
+	}
+}
+
+// packageFiles returns the mode and the digest of each file by its path.
+func packageFiles(t *testing.T, root string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		data, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		files[strings.TrimPrefix(name, root)] = fmt.Sprintf("%s %x", info.Mode(), sha256.Sum256(data))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
 }
 
 // testDebian does what a new user would, by the commands of README.md: in a fresh Debian, as

@@ -29,7 +29,8 @@ type Attack struct {
 	Note    string  `json:"note,omitempty"`
 }
 
-// ReportAttack logs the attack that a test runs when the test ends. The name of the
+// ReportAttack logs the attack that a test runs when the test ends. level is the level of
+// isolation, or the front end that is attacked: a column of docs/attacks.md. The name of the
 // test must contain Attack, so that `make attack` runs it.
 func ReportAttack(t testing.TB, name, level string, v Verdict, note string) {
 	t.Helper()
@@ -39,6 +40,9 @@ func ReportAttack(t testing.TB, name, level string, v Verdict, note string) {
 // ReportAttackAs is ReportAttack for a test that runs Croft as another user.
 func ReportAttackAs(t testing.TB, name, level string, uid int, v Verdict, note string) {
 	t.Helper()
+	if level == "" {
+		t.Fatalf("the attack %q names no level or front end, which is its column of docs/attacks.md", name)
+	}
 	a := Attack{Attack: name, Level: level, User: "ordinary", Verdict: v, Note: note}
 	if uid == 0 {
 		a.User = "root"

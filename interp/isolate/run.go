@@ -226,7 +226,7 @@ func (r *scriptRun) runResult(ctx context.Context, err error, limit, took time.D
 	case errors.Is(context.Cause(ctx), errTime):
 		res.Cause, r.fault = driver.CauseTimeout, &driver.CodeError{Name: "TimeoutError", Value: fmt.Sprintf("the script ran longer than %v", limit)}
 	case ctx.Err() != nil:
-		res.Cause, r.fault = driver.CauseCanceled, &driver.CodeError{Name: "AbortError", Value: "whoever ran the script gave up"}
+		res.Cause, r.fault = driver.CauseCanceled, &driver.CodeError{Name: "AbortError", Value: "the call was canceled"}
 	case r.full && err != nil, r.fault != nil && r.outOfMemory():
 		res.Cause, r.fault = driver.CauseOOM, &driver.CodeError{Name: "MemoryError", Value: fmt.Sprintf("the script wants more than %d bytes of memory", r.opts.Memory)}
 	case err != nil:

@@ -39,7 +39,7 @@ func (r *codeRun) collectOutput(ctx context.Context, limit time.Duration) driver
 	}
 	r.cause, r.why = driver.CauseTimeout, fmt.Sprintf("the code ran longer than %v and was interrupted", limit)
 	if ctx.Err() != nil {
-		r.cause, r.why = driver.CauseCanceled, "whoever ran the code gave up, and it was interrupted"
+		r.cause, r.why = driver.CauseCanceled, "the call was canceled, and the code was interrupted"
 	}
 	for _, op := range []string{"interrupt", "restart"} {
 		grace, cancel := context.WithTimeout(r.life, interruptGrace)
@@ -51,10 +51,10 @@ func (r *codeRun) collectOutput(ctx context.Context, limit time.Duration) driver
 		if err == nil {
 			return r.result(end)
 		}
-		r.why += ", which it did not heed: the kernel was started anew, without its state"
+		r.why += ", but it did not stop: the kernel was restarted without its state"
 	}
 	_ = r.session.Kill(r.life, 0) // it does not respond; the context is removed
-	return r.lostResult("the kernel answers no more, and was ended")
+	return r.lostResult("the kernel did not answer, and was killed")
 }
 
 // readMessages reads messages until the end of this run.
@@ -85,7 +85,7 @@ func (r *codeRun) result(end bridgeMessage) driver.CodeResult {
 		if res.Cause == "" {
 			res.Cause = driver.CauseLost
 		}
-		res.Error = &driver.CodeError{Name: "DeadKernel", Value: "the kernel died while it ran the code, and was started anew, without its state"}
+		res.Error = &driver.CodeError{Name: "DeadKernel", Value: "the kernel died while it ran the code, and was restarted without its state"}
 	case "restarted":
 		if res.Cause == "" {
 			res.Cause = driver.CauseKilled

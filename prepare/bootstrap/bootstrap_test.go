@@ -523,8 +523,7 @@ func TestHooks(t *testing.T) {
 	}
 }
 
-// A working copy that was worked on is somebody's work: it does not go with the
-// entry that brought it.
+// A working copy of a skill that was changed stays when its entry is removed.
 func TestPruneKeepsASkillThatWasWorkedOn(t *testing.T) {
 	everywhere(t, stage.Options{}, func(t *testing.T, r *rig) {
 		r.files(t, map[string]string{"skills/a/SKILL.md": "# A\n", "skills/b/SKILL.md": "# B\n"})

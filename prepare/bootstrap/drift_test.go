@@ -73,8 +73,8 @@ func TestSkillsThatAreNotFound(t *testing.T) {
 	}
 }
 
-// What is not ours to remove stays: a directory that a command made, whatever it
-// serves as, and what somebody has put in the place of our marker.
+// Prune leaves what it did not make: a directory that a command made, and a file that
+// replaced a marker.
 func TestPruneRemovesOnlyWhatIsOurs(t *testing.T) {
 	for _, kind := range shells {
 		t.Run(kind, func(t *testing.T) {
@@ -129,8 +129,8 @@ func TestPruneOfATemplate(t *testing.T) {
 	})
 }
 
-// A template that changes brings in what changed, and what is gone comes back; what
-// somebody changed or added stays.
+// Changes of a template are copied, and files that are gone are restored. Files that
+// were changed or added in the workspace stay.
 func TestTemplateDrift(t *testing.T) {
 	everywhere(t, stage.Options{}, func(t *testing.T, r *rig) {
 		r.files(t, map[string]string{"t/a": "a", "t/src/b": "b", "t/src/c": "c", "t/src/deep/d": "d", "t/e": "e"})

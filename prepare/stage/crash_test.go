@@ -82,8 +82,8 @@ func crash() {
 	os.Exit(0)
 }
 
-// A process that is killed at any note that it makes leaves either what was there
-// or what was to be, once somebody works on the workspace again.
+// A process is killed at each record that it writes. After the next use of the
+// workspace there are either the old files or the new ones.
 func TestKilledAtAnyPoint(t *testing.T) {
 	for after := range 8 {
 		t.Run(strconv.Itoa(after), func(t *testing.T) { killedAfter(t, after) })

@@ -12,8 +12,8 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// TestForgedLabels: labels are handed down from images, and anybody can write them.
-// What has ours and not the name that goes with them is somebody else's, and stays.
+// TestForgedLabels: a container inherits the labels of its image, and any image can have Croft's
+// labels. A container with these labels and another name is not Croft's, and stays.
 func TestForgedLabels(t *testing.T) {
 	f := newFake(nil)
 	root := t.TempDir()

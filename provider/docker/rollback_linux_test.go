@@ -145,7 +145,7 @@ func TestPauseEndsWithItsProcess(t *testing.T) {
 func die() { syscall.Kill(os.Getpid(), syscall.SIGKILL) }
 
 // TestRollbackOnAVolumeIsCompleted kills processes in the middle of a rollback:
-// whoever uses the workspace next finds it where it was to go.
+// the next process that uses the workspace completes it.
 func TestRollbackOnAVolumeIsCompleted(t *testing.T) {
 	dir := t.TempDir()
 	p := newProvider(t, dir, far)

@@ -13,7 +13,7 @@ import (
 )
 
 // TestEngineOverSSH reaches the engine as the docker command does, and speaks to a
-// container there. More is the business of those who do so over tcp.
+// container there. The tests of an engine at tcp:// test the rest.
 func TestEngineOverSSH(t *testing.T) {
 	testenv.NeedsDocker(t)
 	testenv.NeedsSSHD(t)

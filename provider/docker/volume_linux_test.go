@@ -101,8 +101,8 @@ func TestVolumeIsRemoved(t *testing.T) {
 	}
 }
 
-// TestVolumeThatADeadProcessHeld: whoever died while it filled a volume left a
-// container that holds it, and the volume goes all the same.
+// TestVolumeThatADeadProcessHeld: a process that died while it filled a volume left a
+// container that uses it. The volume is removed all the same.
 func TestVolumeThatADeadProcessHeld(t *testing.T) {
 	dir := t.TempDir()
 	p := newProvider(t, dir, far)

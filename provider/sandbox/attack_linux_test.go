@@ -131,7 +131,7 @@ func TestAttacks(t *testing.T) {
 func notClaimed(name string) string {
 	switch {
 	case here(driver.IsolationProcess) && os.Getuid() != 0 && name == "no-capabilities":
-		return "an ordinary user can't empty the bounding set, of which no-new-privileges leaves nothing"
+		return "an ordinary user can't empty the bounding set; with no-new-privileges it has no effect"
 	case here(driver.IsolationProcess):
 		return map[string]string{
 			"guest-memory":      "the first process is the host's",
@@ -139,7 +139,7 @@ func notClaimed(name string) string {
 			"guest-root":        "the first process is the host's",
 			"guest-signals":     "the first process is the host's",
 			"ptrace-guest":      "the first process is the host's",
-			"kill-all":          "without a process namespace, too much is at stake to try",
+			"kill-all":          "not tried: without a process namespace it would end processes of the host",
 			"host-process":      "without a process namespace, processes of the host are seen",
 			"data-directory":    "that a directory exists is seen",
 			"interfaces":        "no socket can be made, but interfaces are seen",
@@ -148,19 +148,19 @@ func notClaimed(name string) string {
 			"host-in-proc":      "what may be read of /proc is seen",
 		}[name]
 	case here(driver.IsolationBubblewrap):
-		return map[string]string{"guest-descriptors": "their numbers are seen, not what they are"}[name]
+		return map[string]string{"guest-descriptors": "the numbers of descriptors are seen, and nothing else"}[name]
 	case here(driver.IsolationGVisor):
 		return map[string]string{
-			"no-new-privileges": "gVisor does not tell",
-			"priority":          "it is one among gVisor's own processes",
+			"no-new-privileges": "gVisor does not show it",
+			"priority":          "it is the priority among gVisor's own processes",
 			"sysctl":            "they are gVisor's own",
 			"sysrq":             "it is gVisor's own",
 			"core-pattern":      "it is gVisor's own",
 			"guest-signals":     "where Croft is not root, the workload can end its own guest",
-			"guest-survived":    "likewise",
-			"kill-all":          "likewise",
+			"guest-survived":    "where Croft is not root, the workload can end its own guest",
+			"kill-all":          "where Croft is not root, the workload can end its own guest",
 			"sys":               "it is gVisor's own",
-			"guest-descriptors": "their numbers are seen, not what they are",
+			"guest-descriptors": "the numbers of descriptors are seen, and nothing else",
 			"setuid":            "where Croft is not root, the workload is root inside",
 		}[name]
 	}

@@ -54,8 +54,8 @@ type Who struct {
 type signIn struct {
 	Key string `json:"key"`
 
-	// Share accepts the key of a share link only: an address names the key, and whoever made the
-	// address must not sign others in as another client.
+	// Share accepts the key of a share link only. The link contains the key, and the author of a
+	// link must not sign in another person as another client.
 	Share bool `json:"share"`
 }
 

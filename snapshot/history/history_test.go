@@ -344,9 +344,9 @@ func TestUndoToWhatItStartedFrom(t *testing.T) {
 	}
 }
 
-// TestWhatIsCompared compares a workspace that started empty with what somebody
-// remembered, not with what a fork left, and says so where what it started from
-// is gone instead of comparing it with something else.
+// TestWhatIsCompared compares a workspace that started empty with a snapshot that a
+// user took, not with one that a fork took. If the snapshot that a workspace started from
+// is gone, it returns an error instead of a comparison with another one.
 func TestWhatIsCompared(t *testing.T) {
 	p := provider(t)
 	ws := open(t, p, "")

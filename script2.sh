@@ -1,0 +1,1 @@
+set -m; trap 'echo "[exit status $?]"' ERR
