@@ -113,5 +113,7 @@ var harness = workspacetest.Harness{
 // TestConformanceMachine runs the whole suite against a real sshd, for some minutes.
 func TestConformanceMachine(t *testing.T) {
 	testenv.NeedsSSHD(t)
-	workspacetest.Run(t, harness)
+	h := harness
+	h.Parallel = true // many checks wait for connections
+	workspacetest.Run(t, h)
 }
