@@ -35,6 +35,14 @@
 // its lease for Config.Lease. Without croft-guest, or if the caller wants only files, a
 // workspace has no commands.
 //
+// Where there are no guests, which is everywhere but on Linux, commands are children of the
+// process that has the workspace open (package process). They end with the last handle of
+// the workspace in that process: Traits.SessionsEnd. Their logs stay. Another process can run
+// commands at the same time, with their output in memory only, but neither lists nor ends
+// those of the first one, also not by Destroy: those end with their own process. A process
+// tree is a process group there: a command that leaves its group is not found. If croft
+// itself is killed, such commands go on without it. There is no Dial.
+//
 // # Durability
 //
 // An acknowledged change survives the death of any process. If the policy says durable, it

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/host/files"
 	"github.com/croft-run/croft/host/guestbin"
+	"github.com/croft-run/croft/host/process"
 	"github.com/croft-run/croft/host/wsdir"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
@@ -35,8 +37,14 @@ type Config struct {
 	Roots []string
 
 	// Guest is the path of croft-guest, which runs commands; "" looks for it, see
-	// package guestbin. Without one, workspaces have files alone.
+	// package guestbin. Without one, workspaces have files alone, unless commands are
+	// children of this process.
 	Guest string
+
+	// InProcess runs commands as children of this process, without a guest: they end with
+	// the last handle of their workspace. Systems without guests, all but Linux, always do
+	// so; on Linux it is for tests.
+	InProcess bool
 
 	// AllowEnv are variables, or patterns such as "*_API_KEY", that a command may be given
 	// although they hold secrets or load code: see cmdpolicy.DefaultEnvDeny.
@@ -63,6 +71,10 @@ type Provider struct {
 	guestBinary func() (*guestbin.Binary, error)
 	allowEnv    []string
 
+	inProcess bool         // commands are children of this process
+	tree      process.Tree // of such commands; nil is the default of package process
+	processes processSet
+
 	snapshots *snapshot.Store
 }
 
@@ -77,7 +89,7 @@ func New(cfg *Config) (*Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Provider{store: ground, log: ground.Log(), lease: cfg.Lease, snapshots: cfg.Snapshots, allowEnv: slices.Clone(cfg.AllowEnv)}
+	p := &Provider{store: ground, log: ground.Log(), lease: cfg.Lease, snapshots: cfg.Snapshots, allowEnv: slices.Clone(cfg.AllowEnv), inProcess: cfg.InProcess || !hasGuests}
 	if p.lease == 0 {
 		p.lease = DefaultLease
 	}
@@ -129,6 +141,13 @@ func (p *Provider) hostTraits(caps driver.Capabilities) driver.Traits {
 	t.Limits = driver.NoLimits(open.Reason)
 	t.Limits[driver.ResourceDisk] = quota
 	t.Limits[driver.ResourceWall] = driver.Enforcement{By: "the guest, which kills the whole process tree"}
+	if p.inProcess {
+		t.Limits[driver.ResourceWall] = driver.Enforcement{By: "croft, which kills the process tree"}
+		if runtime.GOOS != "linux" {
+			t.Limits[driver.ResourceWall] = driver.Enforcement{By: "croft, which kills the process group; a process that leaves the group is not found"}
+		}
+		t.SessionsEnd = true
+	}
 	t.Limits[driver.ResourceOpenFiles] = driver.Enforcement{By: "a hard resource limit of each process"}
 	t.ReadOnly = driver.Enforcement{By: "checks before each change, and no command is run"}
 	t.Streaming = true
@@ -138,11 +157,19 @@ func (p *Provider) hostTraits(caps driver.Capabilities) driver.Traits {
 // Capabilities returns the capabilities of a workspace, unless the spec wants fewer.
 func (p *Provider) Capabilities() driver.Capabilities { return p.capabilitiesFor(nil) }
 
-// capabilitiesFor returns the capabilities of a workspace whose spec wants want. Commands
-// require a guest.
+// canRun returns why there are no commands: they require a guest, or run in this process.
+func (p *Provider) canRun() error {
+	if p.inProcess {
+		return nil
+	}
+	_, err := p.guestBinary()
+	return err
+}
+
+// capabilitiesFor returns the capabilities of a workspace whose spec wants want.
 func (p *Provider) capabilitiesFor(want driver.Capabilities) driver.Capabilities {
 	caps := driver.NewCapabilities(driver.CapFS)
-	if _, err := p.guestBinary(); err == nil && (len(want.Names()) == 0 || want.Has(driver.CapShell)) {
+	if p.canRun() == nil && (len(want.Names()) == 0 || want.Has(driver.CapShell)) {
 		caps[driver.CapShell] = true
 	}
 	if p.snapshots != nil && (len(want.Names()) == 0 || want.Has(driver.CapSnapshot)) {
@@ -184,8 +211,7 @@ func (p *Provider) checkSpec(spec driver.Spec, caps driver.Capabilities) error {
 		return fmt.Errorf("local: open: a snapshot to start from: %w: there is no snapshot store, or the directory is in place", fault.Unsupported)
 	}
 	if missing := caps.Missing(spec.Want); len(missing) > 0 {
-		_, err := p.guestBinary()
-		return fmt.Errorf("local: open: capabilities %v: %w: there is only %v%s", missing, fault.Failed, caps.Names(), reasonSuffix(err))
+		return fmt.Errorf("local: open: capabilities %v: %w: there is only %v%s", missing, fault.Failed, caps.Names(), reasonSuffix(p.canRun()))
 	}
 	if err := spec.Policy.Check(p.hostTraits(caps)); err != nil {
 		return fmt.Errorf("local: open: %w", err)
@@ -215,7 +241,7 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 		return nil, err
 	}
 	if ref.Capabilities.Has(driver.CapShell) {
-		if _, err := p.guestBinary(); err != nil {
+		if err := p.canRun(); err != nil {
 			return nil, fmt.Errorf("local: resolve: the workspace was opened with commands: %w: %w", fault.Failed, err)
 		}
 	}
@@ -273,14 +299,14 @@ type handle struct {
 	disk  wsdir.DiskUse
 }
 
-// update changes the policy. It ends a guest that can't apply the new one.
+// update changes the policy. It ends a guest, or commands, that can't apply the new one.
 func (h *handle) update(ctx context.Context, policy driver.Policy) (driver.Ref, error) {
 	if err := policy.Check(h.p.hostTraits(h.caps)); err != nil {
 		return driver.Ref{}, fmt.Errorf("local: update: %w", err)
 	}
 	m, err := h.dir.Update(ctx, policy)
 	if err == nil && h.shell != nil {
-		err = h.shell.endOutdatedGuest(context.WithoutCancel(ctx), m)
+		err = h.shell.update(context.WithoutCancel(ctx), m)
 	}
 	if err != nil {
 		return driver.Ref{}, fmt.Errorf("local: update: %w", err)
@@ -301,7 +327,8 @@ func (h *handle) metrics(ctx context.Context) (driver.Metrics, error) {
 	return out, nil
 }
 
-// close closes the workspace. Its guest lives on.
+// close closes the workspace. Its guest lives on; commands of this process end with the last
+// handle.
 func (h *handle) close(ctx context.Context) error {
 	h.disk.Stop()
 	if h.shell != nil {
@@ -312,7 +339,7 @@ func (h *handle) close(ctx context.Context) error {
 	return h.dir.Close()
 }
 
-// destroy ends the guest and removes the workspace. A directory in place stays.
+// destroy ends what runs and removes the workspace. A directory in place stays.
 func (h *handle) destroy(ctx context.Context) error {
 	h.disk.Stop()
 	if h.shell != nil {
@@ -320,7 +347,7 @@ func (h *handle) destroy(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := h.dir.Destroy(ctx, endGuest); err != nil {
+	if err := h.dir.Destroy(ctx, h.p.endCommands); err != nil {
 		return fmt.Errorf("local: destroy: %w", err)
 	}
 	if h.shell != nil {
@@ -335,8 +362,8 @@ func (p *Provider) HostDir(id string) string { return p.store.Path(id, wsdir.Fil
 // HasWorkspaces reports whether the store has a workspace directory.
 func (p *Provider) HasWorkspaces(context.Context) (bool, error) { return p.store.HasWorkspaces() }
 
-// Sweep ends the guests of workspaces that are not in live, and removes their directories and
+// Sweep ends what runs in workspaces that are not in live, and removes their directories and
 // leftovers of crashes. Directories of providers of other kinds stay.
 func (p *Provider) Sweep(ctx context.Context, live []string) error {
-	return p.store.Sweep(ctx, live, endGuest)
+	return p.store.Sweep(ctx, live, p.endCommands)
 }

@@ -99,7 +99,8 @@ func (h *handle) snapshotAdapter(m *wsdir.State) *snapshot.Adapter {
 				return snapshot.View{}, err
 			}
 			now := h.dir.State()
-			quiet := !guestSection.In(&now) && m.Dir == ""
+			// Without guests another process may run commands that leave no trace in the state.
+			quiet := !guestSection.In(&now) && m.Dir == "" && !(h.p.inProcess && h.caps.Has(driver.CapShell))
 			return snapshot.View{Tree: snapshot.HostDir(h.p.store.Files(m), nil), Cache: Kind + ":" + cmp.Or(m.Real, m.ID), Frozen: quiet}, nil // with .git, for forks
 		},
 		Rollback: h.rollbackTo,

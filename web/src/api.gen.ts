@@ -1258,6 +1258,7 @@ export interface Traits {
   "networkBy": Enforcement;
   "readOnly": Enforcement;
   "root"?: string;
+  "sessionsEnd"?: boolean;
   "streaming": boolean;
 }
 
