@@ -20,12 +20,20 @@
 // commands by rules before they are spawned: denied programs, paths outside the workspace,
 // variables that would change what runs. In a read-only workspace no command runs.
 //
+// On macOS a policy can ask for isolation process: commands then run under sandbox-exec
+// (Seatbelt). It prevents writes outside of the workspace, its temporary directory and the
+// paths of the option writable; reading credential files of the user's home and Croft's data,
+// with the other workspaces; signals to processes outside; and, unless the policy opens the
+// network, connections. Rules by host are refused. Other files can be read, and no resource
+// is limited. Before the first use a test tries each of these under sandbox-exec; if one is
+// not prevented, such a workspace is not opened, and the error names what failed.
+//
 // # What is not prevented
 //
-// There is no isolation: every process of the same user can read and change the files.
+// By default there is no isolation: every process of the same user can read and change the files.
 // Commands run on the host as Croft's user. The command policy checks how a command is
 // called, not what it does; its package doc lists what it misses. Use the provider of kind
-// "sandbox" for isolation.
+// "sandbox" for isolation on Linux.
 //
 // # Commands
 //

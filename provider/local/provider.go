@@ -46,6 +46,11 @@ type Config struct {
 	// so; on Linux it is for tests.
 	InProcess bool
 
+	// SandboxExec is the program that isolates commands of this process where a policy asks
+	// for isolation process; "" is that of macOS, and none elsewhere. It is tested before
+	// its first use.
+	SandboxExec string
+
 	// AllowEnv are variables, or patterns such as "*_API_KEY", that a command may be given
 	// although they hold secrets or load code: see cmdpolicy.DefaultEnvDeny.
 	AllowEnv []string
@@ -74,6 +79,7 @@ type Provider struct {
 	inProcess bool         // commands are children of this process
 	tree      process.Tree // of such commands; nil is the default of package process
 	processes processSet
+	seatbelt  *seatbelt // nil without sandbox-exec
 
 	snapshots *snapshot.Store
 }
@@ -93,6 +99,7 @@ func New(cfg *Config) (*Provider, error) {
 	if p.lease == 0 {
 		p.lease = DefaultLease
 	}
+	p.seatbelt = newSeatbelt(cfg.SandboxExec, append([]string{ground.Path()}, cfg.Forbidden...))
 	path := cfg.Guest
 	p.guestBinary = sync.OnceValues(func() (*guestbin.Binary, error) { return findGuest(path) })
 	return p, nil
@@ -115,7 +122,15 @@ func (p *Provider) Probe(ctx context.Context) (driver.Traits, error) {
 	if err != nil {
 		return driver.Traits{}, p.store.OpenFailed(ctx, "probe", err)
 	}
-	return p.hostTraits(p.capabilitiesFor(nil)), root.Close()
+	t := p.hostTraits(p.capabilitiesFor(nil))
+	if p.seatbelt != nil && p.inProcess {
+		more := "; a policy can ask for isolation process, by sandbox-exec, which was tested"
+		if err := p.seatbelt.prove(); err != nil {
+			more = "; isolation process does not work: " + err.Error()
+		}
+		t.IsolatedBy.Reason += more
+	}
+	return t, root.Close()
 }
 
 // hostTraits returns the traits of workspaces with the given capabilities.
@@ -184,7 +199,7 @@ func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspac
 	if err := p.checkSpec(spec, caps); err != nil {
 		return nil, err
 	}
-	own, err := encodeOwn(spec)
+	own, err := p.encodeOwn(spec)
 	if err != nil {
 		return nil, err
 	}
@@ -201,9 +216,6 @@ func (p *Provider) checkSpec(spec driver.Spec, caps driver.Capabilities) error {
 	if err := driver.CheckOpen(spec, Kind); err != nil {
 		return err
 	}
-	if err := driver.DecodeConfig(spec, new(struct{})); err != nil {
-		return err
-	}
 	if spec.From.Template != "" {
 		return fmt.Errorf("local: open: a template to start from: %w", fault.Unsupported)
 	}
@@ -213,10 +225,29 @@ func (p *Provider) checkSpec(spec driver.Spec, caps driver.Capabilities) error {
 	if missing := caps.Missing(spec.Want); len(missing) > 0 {
 		return fmt.Errorf("local: open: capabilities %v: %w: there is only %v%s", missing, fault.Failed, caps.Names(), reasonSuffix(p.canRun()))
 	}
-	if err := spec.Policy.Check(p.hostTraits(caps)); err != nil {
+	if err := p.checkPolicy(spec.Policy, caps); err != nil {
 		return fmt.Errorf("local: open: %w", err)
 	}
 	return nil
+}
+
+// checkPolicy refuses a policy that can't be enforced.
+func (p *Provider) checkPolicy(policy driver.Policy, caps driver.Capabilities) error {
+	if caps.Has(driver.CapShell) {
+		if err := p.isolationError(policy); err != nil {
+			return err
+		}
+	}
+	return policy.Check(p.policyTraits(policy, caps))
+}
+
+// policyTraits returns the traits of workspaces with a policy.
+func (p *Provider) policyTraits(policy driver.Policy, caps driver.Capabilities) driver.Traits {
+	t := p.hostTraits(caps)
+	if caps.Has(driver.CapShell) && isolated(policy) && p.seatbelt != nil && p.seatbelt.prove() == nil {
+		p.seatbelt.addTraits(&t, policy.Network)
+	}
+	return t
 }
 
 func reasonSuffix(err error) string {
@@ -281,7 +312,7 @@ func newRef(m *wsdir.State, caps driver.Capabilities) (driver.Ref, error) {
 }
 
 func (p *Provider) workspaceTraits(m *wsdir.State, caps driver.Capabilities) driver.Traits {
-	t := p.hostTraits(caps)
+	t := p.policyTraits(m.Policy, caps)
 	t.Root = p.store.Files(m)
 	if m.Dir != "" && !caps.Has(driver.CapShell) {
 		t.Root = m.Dir
@@ -301,7 +332,7 @@ type handle struct {
 
 // update changes the policy. It ends a guest, or commands, that can't apply the new one.
 func (h *handle) update(ctx context.Context, policy driver.Policy) (driver.Ref, error) {
-	if err := policy.Check(h.p.hostTraits(h.caps)); err != nil {
+	if err := h.p.checkPolicy(policy, h.caps); err != nil {
 		return driver.Ref{}, fmt.Errorf("local: update: %w", err)
 	}
 	m, err := h.dir.Update(ctx, policy)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -16,7 +18,11 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-const logName = "log" // logs of sessions, in the directory of a workspace
+// Names in the directory of a workspace.
+const (
+	logName = "log" // logs of sessions
+	tmpName = "tmp" // temporary directory of isolated commands
+)
 
 // A runner runs the commands of a handle: in a guest, or as children of this process. Its
 // methods may be called from many goroutines.
@@ -90,7 +96,13 @@ func (s *shell) policyShell(context.Context) (*driver.Shell, error) {
 		return nil, fmt.Errorf("local: run a command: %w", err)
 	}
 	rules := cmdpolicy.Local()
-	rules.Root, rules.Files, rules.Env.Except = s.dir, s.root, s.p.allowEnv
+	m := s.h.State()
+	opts := optionsOf(&m)
+	rules.Root, rules.Files, rules.Env.Except = s.dir, s.root, slices.Concat(s.p.allowEnv, opts.AllowEnv)
+	rules.Paths.Allow = append(rules.Paths.Allow, opts.Allow...)
+	if dir, err := filepath.EvalSymlinks(s.p.store.Dir(m.ID).Path); err == nil && isolated(m.Policy) {
+		rules.Paths.Allow = append(rules.Paths.Allow, filepath.Join(dir, tmpName)+"/")
+	}
 	policy, err := cmdpolicy.New(rules)
 	if err != nil {
 		return nil, errors.Join(err, s.root.Close())
@@ -106,6 +118,9 @@ func (s *shell) currentShell(ctx context.Context) (*driver.Shell, error) {
 	}
 	if s.h.State().Policy.ReadOnly {
 		return nil, fmt.Errorf("local: run a command: %w: the workspace is read-only, and without isolation a command could write", fault.PermissionDenied)
+	}
+	if m := s.h.State(); !s.p.inProcess && isolated(m.Policy) {
+		return nil, fmt.Errorf("local: run a command: %w", s.p.isolationError(m.Policy))
 	}
 	return s.module(ctx)
 }

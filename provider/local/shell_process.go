@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -28,6 +29,7 @@ type processes struct {
 	mu      sync.Mutex       // held while the manager is made or closed
 	manager *process.Manager // nil until it is needed
 	policy  driver.Policy    // of the manager
+	profile string           // file with the profile of isolated commands, "" without
 }
 
 // acquire returns the processes of a workspace for one more handle.
@@ -81,6 +83,9 @@ func (ps *processes) endLocked(ctx context.Context) error {
 		return fmt.Errorf("local: end the commands: %w", err)
 	}
 	ps.manager = nil
+	if ps.profile != "" {
+		os.Remove(ps.profile) // it may be gone with the workspace, which removes it
+	}
 	return nil
 }
 
@@ -110,14 +115,14 @@ func (r *processRunner) module(ctx context.Context) (*driver.Shell, error) {
 		if err := r.endLocked(ctx); err != nil {
 			return nil, err
 		}
-		manager, err := r.p.newManager(&m)
+		manager, profile, err := r.p.newManager(&m)
 		if err != nil {
 			if gone := r.h.Current(); gone != nil {
 				return nil, gone
 			}
 			return nil, err
 		}
-		r.manager, r.policy = manager, m.Policy
+		r.manager, r.policy, r.profile = manager, m.Policy, profile
 	}
 	shell := r.manager.Module()
 	run := shell.Run
@@ -157,27 +162,41 @@ func (r *processRunner) closedError(err error) error {
 
 // sameCommands reports whether commands run alike under two policies.
 func sameCommands(p, q driver.Policy) bool {
-	return driver.Policy{Env: p.Env, Limits: p.Limits, ReadOnly: p.ReadOnly}.Equal(driver.Policy{Env: q.Env, Limits: q.Limits, ReadOnly: q.ReadOnly})
+	of := func(p driver.Policy) driver.Policy {
+		return driver.Policy{Isolation: p.Isolation, Network: p.Network, Env: p.Env, Limits: p.Limits, ReadOnly: p.ReadOnly}
+	}
+	return of(p).Equal(of(q))
 }
 
-// newManager returns a manager of the commands of a workspace. While another process runs
-// commands in the workspace, and has its logs, output is kept in memory.
-func (p *Provider) newManager(m *wsdir.State) (*process.Manager, error) {
+// newManager returns a manager of the commands of a workspace, and the file with their profile
+// if they are isolated. While another process runs commands in the workspace, and has its
+// logs, output is kept in memory.
+func (p *Provider) newManager(m *wsdir.State) (_ *process.Manager, profile string, err error) {
 	logs, err := makeLogDir(p.store.Dir(m.ID))
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	env := baseEnv(m.Policy.Env)
 	opts := &process.Options{Root: p.store.Files(m), LogDir: logs, BaseEnv: []string{}, Env: env, Tree: p.tree}
+	if isolated(m.Policy) {
+		if err := p.checkPolicy(m.Policy, driver.NewCapabilities(driver.CapShell)); err != nil {
+			return nil, "", fmt.Errorf("local: run commands: %w", err)
+		}
+		belt, err := p.seatbelt.wrap(p, m, env)
+		if err != nil {
+			return nil, "", err
+		}
+		opts.Wrapper, profile = belt, belt.File
+	}
 	manager, err := process.New(opts)
 	if fault.Of(err) == fault.Unavailable {
 		opts.LogDir = ""
 		manager, err = process.New(opts)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("local: run commands: %w", err)
+		return nil, "", fmt.Errorf("local: run commands: %w", err)
 	}
-	return manager, nil
+	return manager, profile, nil
 }
 
 // update ends commands that run under another policy.
