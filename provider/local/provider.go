@@ -84,7 +84,10 @@ type Provider struct {
 	snapshots *snapshot.Store
 }
 
-var _ driver.Provider = (*Provider)(nil)
+var (
+	_ driver.Provider       = (*Provider)(nil)
+	_ snapshot.Configurable = (*Provider)(nil)
+)
 
 // New returns a provider that keeps its workspaces below cfg.Root.
 func New(cfg *Config) (*Provider, error) {
@@ -104,6 +107,9 @@ func New(cfg *Config) (*Provider, error) {
 	p.guestBinary = sync.OnceValues(func() (*guestbin.Binary, error) { return findGuest(path) })
 	return p, nil
 }
+
+// SetSnapshots implements snapshot.Configurable.
+func (p *Provider) SetSnapshots(store *snapshot.Store) { p.snapshots = store }
 
 // DefaultLease is the default of Config.Lease.
 const DefaultLease = 15 * time.Minute

@@ -27,6 +27,9 @@ import (
 // systemSandboxExec is sandbox-exec of macOS.
 const systemSandboxExec = "/usr/bin/sandbox-exec"
 
+// cacheVars are variables that name the cache of a build tool.
+var cacheVars = []string{"GOCACHE", "npm_config_cache", "PIP_CACHE_DIR", "UV_CACHE_DIR", "CCACHE_DIR"}
+
 // A seatbelt isolates commands by sandbox-exec: isolation process.
 type seatbelt struct {
 	program string
@@ -92,6 +95,11 @@ func (s *seatbelt) wrap(p *Provider, m *wsdir.State, env map[string]string) (*cm
 		return nil, fmt.Errorf("local: make the temporary directory: %w: %w", fault.Of(err), err)
 	}
 	env["TMPDIR"] = tmp
+	for _, name := range cacheVars { // those of the user can't be written
+		if _, given := m.Policy.Env[name]; !given {
+			env[name] = filepath.Join(tmp, "cache", name)
+		}
+	}
 	files, err := filepath.EvalSymlinks(p.store.Files(m))
 	if err != nil {
 		return nil, fmt.Errorf("local: run commands: %w: %w", fault.Of(err), err)
