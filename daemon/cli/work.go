@@ -474,7 +474,7 @@ func (a *command) startAgent(ctx context.Context, ws *workspace.Workspace, cmd d
 		return "", err
 	}
 	size := a.terminalSize()
-	cmd.TTY, cmd.Interactive, cmd.Detached = &size, true, !ws.Traits().SessionsEnd
+	cmd.TTY, cmd.Interactive, cmd.Detached = &size, true, !a.endsWithUs(ws)
 	cmd.Argv = slices.Concat([]string{"bash", "-c", jobControl, "croft"}, cmd.Argv)
 	session, err := ws.Start(ctx, cmd)
 	if err != nil {
@@ -491,7 +491,7 @@ func (a *command) attachAgent(ctx context.Context, c *client.Client, ws *workspa
 		return err
 	}
 	defer t.Close()
-	res, err := a.attachTerminal(ctx, t, !ws.Traits().SessionsEnd, earlierModes(ctx, ws, session, from.Tail))
+	res, err := a.attachTerminal(ctx, t, !a.endsWithUs(ws), earlierModes(ctx, ws, session, from.Tail))
 	if errors.Is(err, errDetached) {
 		network := " without network"
 		if rec.Kind == work.HostKind {
@@ -649,7 +649,7 @@ func (a *command) runUnattended(ctx context.Context, c *client.Client, rec clien
 	if err != nil {
 		return fmt.Errorf("%s: %w", rec.Name, err)
 	}
-	if ws.Traits().SessionsEnd {
+	if a.endsWithUs(ws) {
 		a.note("croft: %s runs, and ends with this program", rec.Name)
 	} else {
 		a.note("croft: %s runs; croft work attach %s shows it", rec.Name, rec.Name)

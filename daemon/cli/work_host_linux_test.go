@@ -237,6 +237,7 @@ func TestWorkOnHostTerminal(t *testing.T) {
 			t.Errorf("exit status %d, want 7\n%s", s.Cmd.ProcessState.ExitCode(), s.Text())
 		}
 		w.fails(125, words("work attach"), "its command has ended")
+		w.fails(125, words("ws exec app-sh --detach -- sleep 1000"), "commands of this workspace end with the program that starts them")
 		// The command ends with croft.
 		s = onTTY(t, w.cmd("work", "--isolation", "none", "--name", "two", "--", "sh", "-c", "echo ready; while :; do echo x >> alive; sleep 0.05; done"))
 		s.Shows("ready")

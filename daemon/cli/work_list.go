@@ -173,7 +173,7 @@ func (a *command) workAttach(ctx context.Context, opts workAttachOptions, args [
 		session := ""
 		err = a.withOpened(ctx, c, w.ID, func(ws *workspace.Workspace) error {
 			list, err := ws.Sessions(ctx)
-			if session = agentSession(list); err == nil && session == "" && ws.Traits().SessionsEnd {
+			if session = agentSession(list); err == nil && session == "" && a.endsWithUs(ws) {
 				return a.checkUnheld(ctx, c, w)
 			}
 			if err != nil || session == "" {

@@ -4,7 +4,15 @@
 // # Where things are
 //
 // Each workspace is a directory named by its id below one root, which providers of other
-// kinds may share: see package wsdir.
+// kinds may share: see package wsdir. It contains:
+//
+//	state-local.json  the state, see package wsdir; its section guest is that of package supervise
+//	files             the files, unless they are in place
+//	log               logs and exit statuses of sessions
+//	guest.lock, sock  of the guest, see package supervise
+//	tmp               on macOS: temporary files of commands with isolation process
+//	profile-*.sb      on macOS: profile of commands with isolation process, while they can run
+//	rollback-stage    new files of a rollback, with its journal
 //
 // # In place
 //
