@@ -195,6 +195,7 @@ func TestWorkOnHostRefusals(t *testing.T) {
 	}
 	w.run(words("work --isolation none --memory 1G --best-effort -- true"), "limits of the workspace are not enforced: memory")
 	w.run(words("work --isolation namespaces -- true"))
+	w.run(words("work discard --all --yes"))
 }
 
 // TestWorkOnHostTerminal detaches from a command with a guest, kills croft, and attaches
