@@ -1,7 +1,6 @@
 package work
 
 import (
-	"context"
 	"encoding/json"
 	"path/filepath"
 	"slices"
@@ -9,7 +8,6 @@ import (
 
 	"github.com/croft-run/croft/host/cmdpolicy"
 	"github.com/croft-run/croft/workspace"
-	"github.com/croft-run/croft/workspace/driver"
 )
 
 // Kinds of the providers of works.
@@ -42,8 +40,7 @@ func (s *Start) startOnHost(u User) error {
 	s.AgentEnv = map[string]string{}
 	for _, entry := range u.Environ {
 		name, text, ok := strings.Cut(entry, "=")
-		_, err := rules.Check(context.Background(), driver.Command{Argv: []string{"true"}, Env: map[string]string{name: text}})
-		if ok && name != "" && err == nil && !slices.Contains(ownVariables, name) && !strings.HasPrefix(name, "CROFT_") {
+		if ok && name != "" && rules.AllowsVar(name, text) && !slices.Contains(ownVariables, name) && !strings.HasPrefix(name, "CROFT_") {
 			s.AgentEnv[name] = text
 		}
 	}

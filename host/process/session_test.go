@@ -598,7 +598,7 @@ func TestKillOfAJobByItsTerminal(t *testing.T) {
 			t.Fatalf("it says %q, %v", text, err)
 		}
 		if strings.Contains(text, "end") {
-			fmt.Sscanf(text, "pid %d", &pid) //nolint:errcheck // checked by the loop
+			_, _ = fmt.Sscanf(text, "pid %d", &pid) // the loop checks it
 		}
 	}
 	if err := s.Kill(t.Context(), 0); err != nil {

@@ -131,7 +131,7 @@ func (p *Provider) Probe(ctx context.Context) (driver.Traits, error) {
 	t := p.hostTraits(p.capabilitiesFor(nil))
 	if p.seatbelt != nil && p.inProcess {
 		more := "; a policy can ask for isolation process, by sandbox-exec, which was tested"
-		if err := p.seatbelt.prove(); err != nil {
+		if err := p.seatbelt.prove(ctx); err != nil {
 			more = "; isolation process does not work: " + err.Error()
 		}
 		t.IsolatedBy.Reason += more
@@ -202,7 +202,7 @@ func (p *Provider) capabilitiesFor(want driver.Capabilities) driver.Capabilities
 // Open creates the workspace spec.ID or returns it if it exists.
 func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspace, error) {
 	caps := p.capabilitiesFor(spec.Want)
-	if err := p.checkSpec(spec, caps); err != nil {
+	if err := p.checkSpec(ctx, spec, caps); err != nil {
 		return nil, err
 	}
 	own, err := p.encodeOwn(spec)
@@ -218,7 +218,7 @@ func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspac
 }
 
 // checkSpec refuses a spec that the provider can't fulfil, before anything is created.
-func (p *Provider) checkSpec(spec driver.Spec, caps driver.Capabilities) error {
+func (p *Provider) checkSpec(ctx context.Context, spec driver.Spec, caps driver.Capabilities) error {
 	if err := driver.CheckOpen(spec, Kind); err != nil {
 		return err
 	}
@@ -231,26 +231,26 @@ func (p *Provider) checkSpec(spec driver.Spec, caps driver.Capabilities) error {
 	if missing := caps.Missing(spec.Want); len(missing) > 0 {
 		return fmt.Errorf("local: open: capabilities %v: %w: there is only %v%s", missing, fault.Failed, caps.Names(), reasonSuffix(p.canRun()))
 	}
-	if err := p.checkPolicy(spec.Policy, caps); err != nil {
+	if err := p.checkPolicy(ctx, spec.Policy, caps); err != nil {
 		return fmt.Errorf("local: open: %w", err)
 	}
 	return nil
 }
 
 // checkPolicy refuses a policy that can't be enforced.
-func (p *Provider) checkPolicy(policy driver.Policy, caps driver.Capabilities) error {
+func (p *Provider) checkPolicy(ctx context.Context, policy driver.Policy, caps driver.Capabilities) error {
 	if caps.Has(driver.CapShell) {
-		if err := p.isolationError(policy); err != nil {
+		if err := p.isolationError(ctx, policy); err != nil {
 			return err
 		}
 	}
-	return policy.Check(p.policyTraits(policy, caps))
+	return policy.Check(p.policyTraits(ctx, policy, caps))
 }
 
 // policyTraits returns the traits of workspaces with a policy.
-func (p *Provider) policyTraits(policy driver.Policy, caps driver.Capabilities) driver.Traits {
+func (p *Provider) policyTraits(ctx context.Context, policy driver.Policy, caps driver.Capabilities) driver.Traits {
 	t := p.hostTraits(caps)
-	if caps.Has(driver.CapShell) && isolated(policy) && p.seatbelt != nil && p.seatbelt.prove() == nil {
+	if caps.Has(driver.CapShell) && isolated(policy) && p.seatbelt != nil && p.seatbelt.prove(ctx) == nil {
 		p.seatbelt.addTraits(&t, policy.Network)
 	}
 	return t
@@ -296,7 +296,7 @@ func (p *Provider) attachWorkspace(ctx context.Context, m *wsdir.State, caps dri
 	if h.dir, err = p.store.Attach(ctx, m, wsdir.OpenDirectory); err != nil {
 		return nil, err
 	}
-	ws := &driver.Workspace{Life: driver.Life{Close: h.close, Destroy: h.destroy, Update: h.update, Metrics: h.metrics}, FS: h.dir.FS(), Traits: p.workspaceTraits(m, caps)}
+	ws := &driver.Workspace{Life: driver.Life{Close: h.close, Destroy: h.destroy, Update: h.update, Metrics: h.metrics}, FS: h.dir.FS(), Traits: p.workspaceTraits(ctx, m, caps)}
 	if caps.Has(driver.CapSnapshot) {
 		ws.Life.Snapshot = h.snapshotAdapter(m).Module()
 	}
@@ -317,8 +317,8 @@ func newRef(m *wsdir.State, caps driver.Capabilities) (driver.Ref, error) {
 	return driver.NewRef(Kind, refPayload{ID: m.ID}, caps.Clone(), m.Revision)
 }
 
-func (p *Provider) workspaceTraits(m *wsdir.State, caps driver.Capabilities) driver.Traits {
-	t := p.policyTraits(m.Policy, caps)
+func (p *Provider) workspaceTraits(ctx context.Context, m *wsdir.State, caps driver.Capabilities) driver.Traits {
+	t := p.policyTraits(ctx, m.Policy, caps)
 	t.Root = p.store.Files(m)
 	if m.Dir != "" && !caps.Has(driver.CapShell) {
 		t.Root = m.Dir
@@ -338,7 +338,7 @@ type handle struct {
 
 // update changes the policy. It ends a guest, or commands, that can't apply the new one.
 func (h *handle) update(ctx context.Context, policy driver.Policy) (driver.Ref, error) {
-	if err := h.p.checkPolicy(policy, h.caps); err != nil {
+	if err := h.p.checkPolicy(ctx, policy, h.caps); err != nil {
 		return driver.Ref{}, fmt.Errorf("local: update: %w", err)
 	}
 	m, err := h.dir.Update(ctx, policy)

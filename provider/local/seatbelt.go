@@ -35,7 +35,10 @@ type seatbelt struct {
 	program string
 	home    string   // of the user: its credential files are hidden
 	data    []string // of Croft, which is hidden
-	prove   func() error
+
+	mu     sync.Mutex
+	tested bool  // guarded by mu
+	result error // of the test
 }
 
 // newSeatbelt returns the isolation by a program, "" for that of the system; nil if there is
@@ -49,8 +52,19 @@ func newSeatbelt(program string, data []string) *seatbelt {
 	}
 	s := &seatbelt{program: program, data: data}
 	s.home, _ = os.UserHomeDir() // without a home it has no credential files
-	s.prove = sync.OnceValue(s.test)
 	return s
+}
+
+// prove returns why the program does not isolate, nil if it does. It is tested once.
+func (s *seatbelt) prove(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.tested {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+		defer cancel()
+		s.tested, s.result = true, s.test(ctx)
+	}
+	return s.result
 }
 
 // isolated reports whether a policy asks for isolation.
@@ -58,7 +72,7 @@ func isolated(p driver.Policy) bool { return p.Isolation.Rank() > 0 }
 
 // isolationError returns why commands can't be isolated by the level that a policy asks for,
 // nil if it asks for none.
-func (p *Provider) isolationError(policy driver.Policy) error {
+func (p *Provider) isolationError(ctx context.Context, policy driver.Policy) error {
 	var err error
 	switch {
 	case policy.Isolation.Rank() != driver.IsolationProcess.Rank():
@@ -66,7 +80,7 @@ func (p *Provider) isolationError(policy driver.Policy) error {
 	case p.seatbelt == nil || !p.inProcess:
 		err = errors.New("a local workspace is isolated by sandbox-exec of macOS, and this system has none; use the provider sandbox on Linux")
 	default:
-		err = p.seatbelt.prove()
+		err = p.seatbelt.prove(ctx)
 	}
 	if err != nil {
 		return fmt.Errorf("isolation %s: %w: %w", policy.Isolation, fault.Unsupported, err)
@@ -159,9 +173,7 @@ type effects struct{ inside, outside, read, killed, connected bool }
 
 // test tries to refute the isolation on this host. All attempts must succeed without it, or
 // the test would prove nothing.
-func (s *seatbelt) test() error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
+func (s *seatbelt) test(ctx context.Context) error {
 	control, err := s.attempt(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("test of %s: %w", s.program, err)
@@ -203,7 +215,7 @@ func (s *seatbelt) attempt(ctx context.Context, profile *cmdpolicy.Profile) (e e
 	if err != nil {
 		return e, err
 	}
-	defer os.RemoveAll(dir) //nolint:errcheck // a temporary directory
+	defer os.RemoveAll(dir)
 	if dir, err = filepath.EvalSymlinks(dir); err != nil {
 		return e, err
 	}
@@ -224,7 +236,7 @@ func (s *seatbelt) attempt(ctx context.Context, profile *cmdpolicy.Profile) (e e
 	ended := make(chan struct{})
 	go func() { _ = target.Wait(); close(ended) }() // it is killed
 	defer func() { _ = target.Process.Kill(); <-ended }()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return e, err
 	}

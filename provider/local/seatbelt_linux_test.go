@@ -57,7 +57,7 @@ func TestSeatbeltIsRefuted(t *testing.T) {
 		"outside signal": {"a command writes outside of its workspace", "a command signals a process outside"},
 	} {
 		p := isolating(t, sandboxExec(t, leaks))
-		err := p.seatbelt.prove()
+		err := p.seatbelt.prove(t.Context())
 		if want == nil {
 			must(t, err)
 			continue

@@ -120,7 +120,7 @@ func (s *shell) currentShell(ctx context.Context) (*driver.Shell, error) {
 		return nil, fmt.Errorf("local: run a command: %w: the workspace is read-only, and without isolation a command could write", fault.PermissionDenied)
 	}
 	if m := s.h.State(); !s.p.inProcess && isolated(m.Policy) {
-		return nil, fmt.Errorf("local: run a command: %w", s.p.isolationError(m.Policy))
+		return nil, fmt.Errorf("local: run a command: %w", s.p.isolationError(ctx, m.Policy))
 	}
 	return s.module(ctx)
 }

@@ -115,7 +115,7 @@ func (r *processRunner) module(ctx context.Context) (*driver.Shell, error) {
 		if err := r.endLocked(ctx); err != nil {
 			return nil, err
 		}
-		manager, profile, err := r.p.newManager(&m)
+		manager, profile, err := r.p.newManager(ctx, &m)
 		if err != nil {
 			if gone := r.h.Current(); gone != nil {
 				return nil, gone
@@ -171,7 +171,7 @@ func sameCommands(p, q driver.Policy) bool {
 // newManager returns a manager of the commands of a workspace, and the file with their profile
 // if they are isolated. While another process runs commands in the workspace, and has its
 // logs, output is kept in memory.
-func (p *Provider) newManager(m *wsdir.State) (_ *process.Manager, profile string, err error) {
+func (p *Provider) newManager(ctx context.Context, m *wsdir.State) (_ *process.Manager, profile string, err error) {
 	logs, err := makeLogDir(p.store.Dir(m.ID))
 	if err != nil {
 		return nil, "", err
@@ -179,7 +179,7 @@ func (p *Provider) newManager(m *wsdir.State) (_ *process.Manager, profile strin
 	env := baseEnv(m.Policy.Env)
 	opts := &process.Options{Root: p.store.Files(m), LogDir: logs, BaseEnv: []string{}, Env: env, Tree: p.tree}
 	if isolated(m.Policy) {
-		if err := p.checkPolicy(m.Policy, driver.NewCapabilities(driver.CapShell)); err != nil {
+		if err := p.checkPolicy(ctx, m.Policy, driver.NewCapabilities(driver.CapShell)); err != nil {
 			return nil, "", fmt.Errorf("local: run commands: %w", err)
 		}
 		belt, err := p.seatbelt.wrap(p, m, env)

@@ -139,7 +139,7 @@ func (h *handle) snapshotAdapter(m *wsdir.State) *snapshot.Adapter {
 			}
 			now := h.dir.State()
 			// Without guests another process may run commands that leave no trace in the state.
-			quiet := !guestSection.In(&now) && m.Dir == "" && !(h.p.inProcess && h.caps.Has(driver.CapShell))
+			quiet := !guestSection.In(&now) && m.Dir == "" && (!h.p.inProcess || h.shell == nil)
 			return snapshot.View{Tree: snapshot.HostDir(h.p.store.Files(m), nil), Cache: Kind + ":" + cmp.Or(m.Real, m.ID), Frozen: quiet}, nil // with .git, for forks
 		},
 		Rollback: h.rollbackTo,
