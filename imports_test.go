@@ -131,7 +131,7 @@ var may = []struct{ pkg, imports string }{
 	{"server/page", "auth client event fault internal/strictjson server/httpguard server/httplog"},
 	{"daemon/app", "internal/blobs eval server/page web daemon/telemetry server/httplog internal/diskreserve client host/files interp/isolate fault event secret workspace workspace/driver egress host/cmdpolicy daemon/config registry server/rest tool/profile provider/... snapshot snapshot/bucket snapshot/template snapshot/history tool tool/all tool/snapshots server/mcpserver prepare/stage prepare/bootstrap tool/skill auth server/httpguard daemon/backup server/e2b server/e2b/envd server/replica"},
 	{"daemon/cli", "daemon/setup host/guestbin host/process host/toolchain daemon/telemetry internal/locktmp eval eval/suite interp/codeblock fault event workspace workspace/driver registry tool/profile daemon/config client daemon/app internal/suggest tool tool/snapshots server/mcpserver snapshot snapshot/history prepare/stage prepare/bootstrap auth daemon/backup daemon/work internal/plaintext"},
-	{"daemon/work", "fault secret workspace host/process internal/strictjson"},
+	{"daemon/work", "fault secret workspace host/cmdpolicy host/process internal/strictjson"},
 	{"server/e2b/envd/envdpb", ""},
 	{"server/e2b/envd", "fault workspace workspace/driver server/e2b/envd/envdpb server/httplog"},
 	{"daemon/backup", "fault"},

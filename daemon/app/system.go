@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -45,16 +46,18 @@ import (
 
 // Config configures a System. Its zero value uses the default data directory.
 type Config struct {
-	DataDir   string            // "" is that of Settings, else DefaultDataDir
-	Settings  *config.Config    // the configuration; nil is config.Default
-	StoreURL  string            // "" is that of Settings, else SQLite in the data directory
-	Providers []driver.Provider // in addition to those of provider/all
-	Token     string            // "" is the one of the data directory
-	Hosts     []string          // allowed names in the Host header, in addition to those of Settings
-	Beyond    bool              // served beyond loopback: only listed directories of the host may be used
-	Operator  bool              // requests come from the user of the data directory, not from clients of a server: they may go beyond policies, and use every provider
-	Resolver  egress.Resolver   // resolves the host names of requests; nil is the host's
-	Version   string            // of the program
+	DataDir  string         // "" is that of Settings, else DefaultDataDir
+	Settings *config.Config // the configuration; nil is config.Default
+	StoreURL string         // "" is that of Settings, else SQLite in the data directory
+	// Providers are used in addition to those of provider/all. One with a method
+	// ReplacesBuiltIn is used instead of the one of its kind.
+	Providers []driver.Provider
+	Token     string          // "" is the one of the data directory
+	Hosts     []string        // allowed names in the Host header, in addition to those of Settings
+	Beyond    bool            // served beyond loopback: only listed directories of the host may be used
+	Operator  bool            // requests come from the user of the data directory, not from clients of a server: they may go beyond policies, and use every provider
+	Resolver  egress.Resolver // resolves the host names of requests; nil is the host's
+	Version   string          // of the program
 
 	// NoProjects leaves out the event of the project of a workspace that opens: looking for
 	// it lists all directories.
@@ -319,6 +322,9 @@ func (s *System) openProviders(ctx context.Context, cfg Config) ([]driver.Provid
 		return nil, err
 	}
 	for _, p := range cfg.Providers {
+		if _, ok := p.(interface{ ReplacesBuiltIn() }); ok {
+			providers = slices.DeleteFunc(providers, func(own driver.Provider) bool { return own.Kind() == p.Kind() })
+		}
 		if u, ok := p.(snapshot.Configurable); ok {
 			u.SetSnapshots(s.snapshots)
 		}

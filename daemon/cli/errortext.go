@@ -26,6 +26,9 @@ func (a *command) errorText(err error) (what, hint string) {
 		if own := adviceFor(line); advice == "" || insteadOfAdvice.MatchString(line) {
 			advice = own
 		}
+		if a.inWork && advice == programAdvice {
+			advice = workProgramAdvice
+		}
 		lines = append(lines, line)
 		if advice != "" && !slices.Contains(hints, advice) {
 			hints = append(hints, advice)
@@ -95,6 +98,12 @@ func cutAdvice(text string) (what, advice string) {
 // the list of this program's providers where another program has the one that is meant.
 var insteadOfAdvice = lazyregexp.New(`failed to connect to the docker API|^unknown provider "kubernetes"`)
 
+// What to do about a program that does not exist: croft work has the toolchains already.
+const (
+	programAdvice     = "the command is a program, not an image; a sandbox has those of this host below /usr and /opt, and with --toolchain auto those of your home directory"
+	workProgramAdvice = "install it on this host; a work in the sandbox has the programs below /usr and /opt, and the toolchains of your home directory (docs/work.md lists them), and with --ro DIR those of DIR"
+)
+
 // advices are what to do about errors that do not say it themselves.
 var advices = []struct {
 	text   *lazyregexp.Regexp
@@ -115,7 +124,7 @@ var advices = []struct {
 	{lazyregexp.New(`program "(cd|export|source|alias|ulimit|umask|set|unset|type|eval)": not found`), "it is a builtin of the shell: -- sh -c 'cd src && make'"},
 	{lazyregexp.New(`program "[^" ]* [^"]*": not found`), "the program and its arguments are separate words, such as: -- echo hi; a shell command is: -- sh -c 'echo hi'"},
 	{lazyregexp.New(`program "[^"]*/[^"]*": not found`), "the path is inside the workspace; croft run begins with an empty one: --template . starts it with a copy of this directory, --rw . works in this directory"},
-	{lazyregexp.New(`program "[^"]*": not found`), "the command is a program, not an image; a sandbox has those of this host below /usr and /opt, and with --toolchain auto those of your home directory"},
+	{lazyregexp.New(`program "[^"]*": not found`), programAdvice},
 	{lazyregexp.New(`denylisted token "(sudo|su)"$`), "leave out sudo: nothing inside becomes another user, and the files of the workspace are its own already; programs are those of this host, read-only: install packages here, or choose an image that has them (docs/docker.md)"},
 	{lazyregexp.New(`denylisted token "`), "leave it out: no command of a workspace may change the machine, or run what commands.deny of croft.yaml lists"},
 	{lazyregexp.New(`[Ww]orkspace path does not exist|directory .*: not found$`), "give a directory that exists: mkdir makes one"},

@@ -122,6 +122,7 @@ type command struct {
 
 	secrets    func() map[string]app.Secret // of the user's agents, for croft work
 	noProjects bool                         // see app.Config
+	inWork     bool                         // it is a command of croft work
 }
 
 // Commands returns the tree of commands, for programs that write documents about it.

@@ -18,7 +18,10 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/croft-run/croft/daemon/cli"
+	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/shelltest"
+	"github.com/croft-run/croft/provider/local"
+	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -29,7 +32,8 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	testscript.Main(m, map[string]func(){
-		"croft": func() { os.Exit(cli.Main(shellProvider()...)) },
+		"croft":     func() { os.Exit(cli.Main(shellProvider()...)) },
+		"croft-mac": func() { os.Exit(cli.Main(macProviders()...)) },
 	})
 }
 
@@ -40,6 +44,46 @@ func shellProvider() []driver.Provider {
 		return nil // no script is running
 	}
 	return []driver.Provider{p}
+}
+
+// macProviders are those of a system without guests and without the provider sandbox.
+func macProviders() []driver.Provider {
+	data := os.Getenv("CROFT_DATA")
+	p, err := local.New(&local.Config{Root: filepath.Join(data, "ws"), Forbidden: []string{data}, InProcess: true, SandboxExec: os.Getenv("CROFT_TEST_SANDBOX_EXEC")})
+	if err != nil {
+		panic(err)
+	}
+	return []driver.Provider{replacing{p}, replacing{noSandbox{}}}
+}
+
+// replacing is used instead of Croft's own provider of its kind.
+type replacing struct{ driver.Provider }
+
+func (replacing) ReplacesBuiltIn() {}
+
+// Unwrap lets driver.Find find what the provider can do.
+func (r replacing) Unwrap() driver.Provider { return r.Provider }
+
+// SetSnapshots implements snapshot.Configurable.
+func (r replacing) SetSnapshots(store *snapshot.Store) {
+	if c, ok := r.Provider.(snapshot.Configurable); ok {
+		c.SetSnapshots(store)
+	}
+}
+
+// noSandbox is the provider sandbox of a system that is not Linux.
+type noSandbox struct{}
+
+var errNotLinux = fmt.Errorf("sandbox: %w: this system is not Linux", fault.Unsupported)
+
+func (noSandbox) Kind() string                                 { return "sandbox" }
+func (noSandbox) Probe(context.Context) (driver.Traits, error) { return driver.Traits{}, errNotLinux }
+func (noSandbox) Sweep(context.Context, []string) error        { return nil }
+func (noSandbox) Open(context.Context, driver.Spec) (*driver.Workspace, error) {
+	return nil, errNotLinux
+}
+func (noSandbox) Resolve(context.Context, driver.Ref) (*driver.Workspace, error) {
+	return nil, errNotLinux
 }
 
 // TestScripts runs the scripts in testdata/script: each is one story of the

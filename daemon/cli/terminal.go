@@ -40,6 +40,12 @@ func (a *command) terminalSize() driver.Size {
 	return driver.Size{Rows: 24, Cols: 80}
 }
 
+// endsWithUs reports whether the sessions of a workspace end with this program: there is nothing
+// to come back to after detaching.
+func (a *command) endsWithUs(ws *workspace.Workspace) bool {
+	return a.server == "" && ws.Traits().SessionsEnd
+}
+
 // errDetached reports that the user detached from a running session.
 var errDetached = errors.New("detached")
 

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -32,12 +33,14 @@ import (
 )
 
 type workOptions struct {
-	name     string
-	parallel int
-	allowNet []string
-	policy   policyFlags
-	host     hostDirFlags
-	start    work.Options
+	name      string
+	parallel  int
+	isolation string
+	toolchain bool // --toolchain was given
+	allowNet  []string
+	policy    policyFlags
+	host      hostDirFlags
+	start     work.Options
 }
 
 func (a *command) workCommand() *cobra.Command {
@@ -52,6 +55,9 @@ the copy; credential files are left out and named. Nothing in the project change
 Agents: ` + strings.Join(work.Names(), ", ") + `. An agent has its own program, its settings, and its
 login as a placeholder: the key itself is not inside, the proxy adds it to requests to the hosts of the model.
 Other hosts can't be reached, unless --allow-net or croft work allow names them, which is remembered for the project.
+
+With --isolation none there is no sandbox: only the project is a copy, and the agent has your home, your login and an open network. macOS has no sandbox;
+there --isolation process uses sandbox-exec, which is weaker. Croft says at the start what is not protected.
 
 Detach with ctrl-], or with ~. at the beginning of a line; croft work attach comes back.
 
@@ -79,11 +85,13 @@ The exit status is that of the agent; 125 is an error of croft itself.`,
 		if opts.parallel < 1 || opts.parallel > 1 && opts.start.InPlace {
 			return usagef("--parallel %d: give a number of copies, at least 1; --in-place has no copy", opts.parallel)
 		}
+		opts.toolchain = cmd.Flags().Changed("toolchain")
 		return run(func(ctx context.Context, _ []string) error { return withCroftStatus(a.workStart(ctx, opts)) })(cmd, args)
 	}
 	f := cmd.Flags()
 	f.StringVar(&opts.name, "name", "", "name of the work (default the project and the agent, such as app-claude)")
 	f.IntVar(&opts.parallel, "parallel", 1, "start this many independent copies, each with its own agent; attach to one with croft work attach")
+	f.StringVar(&opts.isolation, "isolation", "", "minimum level of isolation: none, process, bubblewrap, namespaces, gvisor; none runs the agent unconfined, in a copy of the project (default the sandbox's)")
 	f.StringArrayVar(&opts.allowNet, "allow-net", nil, "allow network access to HOST[:PORT], or to a registry (@npm, @pypi, @go, @cargo), and remember it for the project; may be given several times")
 	f.BoolVar(&opts.start.InPlace, "in-place", false, "no copy: the agent works in the project's directory itself")
 	f.BoolVar(&opts.start.NoAsk, "yolo", false, "the agent asks for no permissions: the sandbox is the boundary")
@@ -156,7 +164,7 @@ func (a *command) workEnv(needsProject bool) (*workEnv, error) {
 		}
 		e.project = work.Project{}
 	}
-	a.noProjects = true
+	a.noProjects, a.inWork = true, true
 	a.secrets = func() map[string]app.Secret {
 		all := map[string]app.Secret{}
 		for name, s := range e.user.Secrets() {
@@ -167,7 +175,69 @@ func (a *command) workEnv(needsProject bool) (*workEnv, error) {
 	return e, nil
 }
 
+// chooseIsolation decides whether a work runs in the provider sandbox, and refuses flags
+// that need it where it does not.
+func (a *command) chooseIsolation(ctx context.Context, opts *workOptions) error {
+	level := workspace.Isolation(opts.isolation)
+	if level.Rank() < 0 || level == driver.IsolationContainer || level == driver.IsolationVM {
+		return usagef("--isolation %q: give none, process, bubblewrap, namespaces or gvisor", opts.isolation)
+	}
+	opts.start.Isolation = level
+	opts.start.OnHost = level == driver.IsolationNone
+	if !opts.start.OnHost && !a.hasSandbox(ctx) {
+		if level != driver.IsolationProcess {
+			return a.noSandbox(opts)
+		}
+		opts.start.OnHost = true
+	}
+	if !opts.start.OnHost {
+		return nil
+	}
+	for _, flag := range []struct {
+		given     bool
+		name, why string
+	}{
+		{len(opts.allowNet) > 0, "allow-net", "its network is open, and there is no proxy"},
+		{len(opts.policy.secrets) > 0, "secret", "there is no proxy that adds it"},
+		{opts.start.ShareLogin, "share-login", "its login is yours already"},
+		{opts.start.InPlace, "in-place", "only the copy protects the project"},
+		{len(opts.host.rw)+len(opts.host.ro)+len(opts.host.sockets) > 0, "rw, --ro and --sockets", "it uses the paths of this host"},
+		{opts.toolchain, "toolchain", "it uses those of this host"},
+	} {
+		if flag.given {
+			return usagef("--%s is for works in the sandbox; with --isolation %s leave it out: %s", flag.name, level, flag.why)
+		}
+	}
+	return nil
+}
+
+// hasSandbox reports whether this system has the provider sandbox. Whether it works is another
+// question.
+func (a *command) hasSandbox(ctx context.Context) bool {
+	for _, p := range a.providers {
+		if p.Kind() == sandboxKind {
+			_, err := p.Probe(ctx)
+			return fault.Of(err) != fault.Unsupported
+		}
+	}
+	return runtime.GOOS == "linux"
+}
+
+// noSandbox is the error of a work on a system without the provider sandbox.
+func (a *command) noSandbox(opts *workOptions) error {
+	what := "-- " + shellText(opts.start.Words)
+	if agent := opts.start.Agent; agent != nil {
+		what = agent.Name
+	}
+	return fmt.Errorf("work: %w: this system has no provider sandbox, which needs Linux; the lesser choices here are:\n"+
+		"  croft work --isolation process %s   (sandbox-exec: writes to a copy of the project only, credential files are hidden; other files are readable, the network is open)\n"+
+		"  croft work --isolation none %s   (only the project is a copy: nothing else is protected)", fault.Unsupported, what, what)
+}
+
 func (a *command) workStart(ctx context.Context, opts workOptions) error {
+	if err := a.chooseIsolation(ctx, &opts); err != nil {
+		return err
+	}
 	e, err := a.workEnv(true)
 	if err != nil {
 		return err
@@ -183,8 +253,10 @@ func (a *command) workStart(ctx context.Context, opts workOptions) error {
 		return err
 	}
 	settings.Allow = work.Add(settings.Allow, opts.allowNet...)
-	if err := a.askRegistries(e, &settings); err != nil {
-		return err
+	if !opts.start.OnHost {
+		if err := a.askRegistries(e, &settings); err != nil {
+			return err
+		}
 	}
 	if opts.start.Allow, err = a.workRules(settings.Allow, opts.policy.secrets); err != nil {
 		return err
@@ -197,8 +269,10 @@ func (a *command) workStart(ctx context.Context, opts workOptions) error {
 	if err != nil {
 		return err
 	}
-	if err := a.addWorkDirs(opts.host, start, &spec); err != nil {
-		return err
+	if !opts.start.OnHost {
+		if err := a.addWorkDirs(opts.host, start, &spec); err != nil {
+			return err
+		}
 	}
 	env, err := parseEnv(opts.policy.env)
 	if err != nil {
@@ -206,6 +280,9 @@ func (a *command) workStart(ctx context.Context, opts workOptions) error {
 	}
 	for k, v := range env {
 		spec.Policy.Env[k] = v
+		if start.OnHost { // what the agent has of the user comes last
+			delete(start.AgentEnv, k)
+		}
 	}
 	spec.Policy.Limits = opts.policy.requestedLimits()
 	for _, n := range start.Notes {
@@ -300,7 +377,8 @@ func (a *command) createWork(ctx context.Context, c *client.Client, p work.Proje
 const agentLabel = "croft-work"
 
 // runWork runs the agent of a work: of one that was just created, or of one whose agent has
-// ended. A work that was created for a program that does not exist is removed.
+// ended. A work that was created for a program that does not exist, or that the command policy
+// refuses, is removed.
 func (a *command) runWork(ctx context.Context, c *client.Client, rec client.Workspace, start *work.Start, created bool) error {
 	return a.withOpened(ctx, c, rec.ID, func(ws *workspace.Workspace) error {
 		cmd, err := a.prepareWork(ctx, ws, start)
@@ -309,14 +387,14 @@ func (a *command) runWork(ctx context.Context, c *client.Client, rec client.Work
 		}
 		if !a.onTerminal() || a.json {
 			_, err = a.runForeground(ctx, c, ws, cmd, false)
-			if created && start.Agent == nil && errors.Is(err, fault.NotFound) {
+			if created && neverStarted(start, err) {
 				return a.dropWork(ctx, c, rec, err)
 			}
 			a.endWork(ctx, c, ws, rec)
 			return err
 		}
 		session, err := a.startAgent(ctx, ws, cmd)
-		if created && start.Agent == nil && errors.Is(err, fault.NotFound) {
+		if created && neverStarted(start, err) {
 			return a.dropWork(ctx, c, rec, err)
 		}
 		if err != nil {
@@ -326,14 +404,24 @@ func (a *command) runWork(ctx context.Context, c *client.Client, rec client.Work
 	})
 }
 
-// dropWork removes a new work whose command does not exist: nothing is in it.
+// neverStarted reports whether an error says that the command of a work does not exist, or was
+// refused.
+func neverStarted(start *work.Start, err error) bool {
+	return start.Agent == nil && errors.Is(err, fault.NotFound) || errors.Is(err, fault.SandboxViolation)
+}
+
+// dropWork removes a new work whose command never started: nothing is in it.
 func (a *command) dropWork(ctx context.Context, c *client.Client, rec client.Workspace, cause error) error {
 	return errors.Join(cause, a.destroyWorkspace(ctx, c, rec.ID))
 }
 
-// prepareWork writes the files of the agent's home, those of its last session first, and
-// returns the agent's command.
+// prepareWork writes the files of the agent's home in a sandbox, those of its last session
+// first, and returns the agent's command.
 func (a *command) prepareWork(ctx context.Context, ws *workspace.Workspace, start *work.Start) (driver.Command, error) {
+	command := driver.Command{Argv: start.Argv, Dir: start.Project.Sub, Env: start.AgentEnv, Labels: map[string]string{agentLabel: "true"}}
+	if start.OnHost {
+		return command, nil // its home is that of the user
+	}
 	settings, err := start.HomeArchive()
 	if err != nil {
 		return driver.Command{}, err
@@ -358,7 +446,7 @@ func (a *command) prepareWork(ctx context.Context, ws *workspace.Workspace, star
 			return driver.Command{}, err
 		}
 	}
-	return driver.Command{Argv: start.Argv, Dir: start.Project.Sub, Env: start.AgentEnv, Labels: map[string]string{agentLabel: "true"}}, nil
+	return command, nil
 }
 
 // jobControl runs a command as the job of a shell, so that ctrl-z does not leave a stopped
@@ -374,7 +462,8 @@ exit $code`
 // findScript looks for a program in PATH, and prints PATH if it is not there.
 const findScript = `type -P -- "$1" > /dev/null || { printf %s "$PATH"; exit 1; }`
 
-// startAgent starts a session on a terminal that outlives this program.
+// startAgent starts a session on a terminal that outlives this program, where the provider has
+// such sessions.
 func (a *command) startAgent(ctx context.Context, ws *workspace.Workspace, cmd driver.Command) (string, error) {
 	// The shell of jobControl would start without it.
 	res, err := ws.Run(ctx, driver.Command{Argv: []string{"bash", "-c", findScript, "croft", cmd.Argv[0]}, Dir: cmd.Dir})
@@ -385,7 +474,7 @@ func (a *command) startAgent(ctx context.Context, ws *workspace.Workspace, cmd d
 		return "", err
 	}
 	size := a.terminalSize()
-	cmd.TTY, cmd.Interactive, cmd.Detached = &size, true, true
+	cmd.TTY, cmd.Interactive, cmd.Detached = &size, true, !a.endsWithUs(ws)
 	cmd.Argv = slices.Concat([]string{"bash", "-c", jobControl, "croft"}, cmd.Argv)
 	session, err := ws.Start(ctx, cmd)
 	if err != nil {
@@ -402,9 +491,13 @@ func (a *command) attachAgent(ctx context.Context, c *client.Client, ws *workspa
 		return err
 	}
 	defer t.Close()
-	res, err := a.attachTerminal(ctx, t, true, earlierModes(ctx, ws, session, from.Tail))
+	res, err := a.attachTerminal(ctx, t, !a.endsWithUs(ws), earlierModes(ctx, ws, session, from.Tail))
 	if errors.Is(err, errDetached) {
-		a.note("\r\ndetached: the agent keeps running, for 15 minutes without network; come back with: croft work attach %s", rec.Name)
+		network := " without network"
+		if rec.Kind == work.HostKind {
+			network = ""
+		}
+		a.note("\r\ndetached: the agent keeps running, for 15 minutes%s; come back with: croft work attach %s", network, rec.Name)
 		return nil
 	}
 	if err != nil {
@@ -418,7 +511,7 @@ func (a *command) attachAgent(ctx context.Context, c *client.Client, ws *workspa
 func (a *command) endWork(ctx context.Context, c *client.Client, ws *workspace.Workspace, rec client.Workspace) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
-	if agent := work.FindAgent(rec.Labels[work.AgentLabel]); agent != nil && rec.Dir == "" {
+	if agent := work.FindAgent(rec.Labels[work.AgentLabel]); agent != nil && rec.Dir == "" && rec.Kind != work.HostKind {
 		if err := a.saveHome(ctx, ws, agent); err != nil {
 			a.note("croft: the conversations of %s are not kept: %v", rec.Name, err)
 		}
@@ -550,13 +643,17 @@ func (a *command) runUnattended(ctx context.Context, c *client.Client, rec clien
 		return fmt.Errorf("%s: %w", rec.Name, err)
 	}
 	id, err := a.startAgent(ctx, ws, cmd)
-	if start.Agent == nil && errors.Is(err, fault.NotFound) {
+	if neverStarted(start, err) {
 		err = a.dropWork(ctx, c, rec, err)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", rec.Name, err)
 	}
-	a.note("croft: %s runs; croft work attach %s shows it", rec.Name, rec.Name)
+	if a.endsWithUs(ws) {
+		a.note("croft: %s runs, and ends with this program", rec.Name)
+	} else {
+		a.note("croft: %s runs; croft work attach %s shows it", rec.Name, rec.Name)
+	}
 	session, err := ws.Attach(ctx, id)
 	if err != nil {
 		return fmt.Errorf("%s: %w", rec.Name, err)

@@ -35,6 +35,8 @@ type workAnswer struct {
 	Running bool      `json:"running"`           // its agent runs, or a process has it open
 	Open    bool      `json:"open"`              // a process has it open
 	Created time.Time `json:"created"`
+
+	host bool // it is not in the sandbox
 }
 
 func (a *command) workListCommand() *cobra.Command {
@@ -70,7 +72,7 @@ func (a *command) workList(ctx context.Context, c *client.Client, key string) er
 	}
 	list := []workAnswer{}
 	for _, ws := range all {
-		one := workAnswer{Name: ws.Name, ID: ws.ID, Agent: ws.Labels[work.AgentLabel], Created: ws.CreatedAt,
+		one := workAnswer{Name: ws.Name, ID: ws.ID, Agent: ws.Labels[work.AgentLabel], Created: ws.CreatedAt, host: ws.Kind == work.HostKind,
 			Project: work.ProjectOf(settings.Data, ws.Labels[work.ProjectLabel])}
 		if d, err := c.Describe(ctx, ws.ID); err == nil {
 			one.Open = slices.ContainsFunc(d.Holders, func(h client.Holder) bool { return !h.Died })
@@ -92,7 +94,11 @@ func (a *command) workList(ctx context.Context, c *client.Client, key string) er
 		}
 		for _, one := range list {
 			if one.Running && !one.Open {
-				a.note("croft: %s runs without a terminal, and without network; come back with: croft work attach %s", one.Name, one.Name)
+				network := ", and without network"
+				if one.host {
+					network = ""
+				}
+				a.note("croft: %s runs without a terminal%s; come back with: croft work attach %s", one.Name, network, one.Name)
 			}
 		}
 		return nil
@@ -167,7 +173,10 @@ func (a *command) workAttach(ctx context.Context, opts workAttachOptions, args [
 		session := ""
 		err = a.withOpened(ctx, c, w.ID, func(ws *workspace.Workspace) error {
 			list, err := ws.Sessions(ctx)
-			if session = agentSession(list); err != nil || session == "" {
+			if session = agentSession(list); err == nil && session == "" && a.endsWithUs(ws) {
+				return a.checkUnheld(ctx, c, w)
+			}
+			if err != nil || session == "" {
 				return err
 			}
 			return a.attachAgent(ctx, c, ws, w.Workspace, session, client.TerminalOptions{Tail: replayBytes})
@@ -187,6 +196,7 @@ func (a *command) workAttach(ctx context.Context, opts workAttachOptions, args [
 			return err
 		}
 		opts.start = opts.start.Again(w.Labels)
+		opts.start.OnHost, opts.start.Isolation = w.Kind == work.HostKind, w.Policy.Isolation
 		if opts.continues {
 			opts.start.Words = slices.Concat(agent.Continue, opts.start.Words)
 		} else {
@@ -199,6 +209,12 @@ func (a *command) workAttach(ctx context.Context, opts workAttachOptions, args [
 		for _, n := range start.Notes {
 			a.note("croft: %s", n)
 		}
+		if start.OnHost {
+			for name := range w.Policy.Env { // --env
+				delete(start.AgentEnv, name)
+			}
+			return a.runWork(ctx, c, w.Workspace, start, false)
+		}
 		if policy := start.Renew(w.Policy, e.user); !policy.Equal(w.Policy) {
 			if _, err := c.Change(ctx, w.ID, client.Change{Policy: &policy}); err != nil {
 				return err
@@ -206,6 +222,21 @@ func (a *command) workAttach(ctx context.Context, opts workAttachOptions, args [
 		}
 		return a.runWork(ctx, c, w.Workspace, start, false)
 	})
+}
+
+// checkUnheld refuses to start the agent of a work again that another process has open: its
+// agent runs there, and this process can't attach to it.
+func (a *command) checkUnheld(ctx context.Context, c *client.Client, w *workOf) error {
+	d, err := c.Describe(ctx, w.ID)
+	if err != nil {
+		return err
+	}
+	for _, h := range d.Holders {
+		if !h.Died && h.PID != os.Getpid() {
+			return fmt.Errorf("work %s: %w: the croft process %d has it open; without the sandbox an agent has the terminal that it was started on, and can't be attached to", w.Name, fault.WrongState, h.PID)
+		}
+	}
+	return nil
 }
 
 func (a *command) workShellCommand() *cobra.Command {
@@ -379,6 +410,10 @@ project. *.HOST is its subdomains; @npm, @pypi, @go and @cargo are registries.`,
 
 // allowIn adds rules to the policy of a work.
 func (a *command) allowIn(ctx context.Context, c *client.Client, ws client.Workspace, rules []workspace.NetRule) error {
+	if ws.Kind == work.HostKind {
+		a.note("croft: %s reaches them already: its network is open", ws.Name)
+		return nil
+	}
 	policy := ws.Policy
 	policy.Network.Allow = slices.Concat(policy.Network.Allow, rules)
 	if _, err := c.Change(ctx, ws.ID, client.Change{Policy: &policy}); err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/croft-run/croft/client"
+	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/snapshot/history"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
@@ -113,6 +114,9 @@ func (a *command) beginCheckpoint(ctx context.Context, c *client.Client, ws *wor
 
 // startDetached starts a background session and prints its id.
 func (a *command) startDetached(ctx context.Context, ws *workspace.Workspace, cmd driver.Command, tty bool) error {
+	if a.endsWithUs(ws) {
+		return fmt.Errorf("--detach: %w: commands of this workspace end with the program that starts them, here at once; leave out --detach, or let a server start it: croft up, and --server", fault.Unsupported)
+	}
 	cmd.Detached = true
 	if tty {
 		size := a.terminalSize()

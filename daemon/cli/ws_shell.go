@@ -61,7 +61,7 @@ func (a *command) wsShell(ctx context.Context, opts wsShellOptions) error {
 			return err
 		}
 		defer t.Close()
-		res, err := a.attachTerminal(ctx, t, true, earlierModes(ctx, ws, id, from.Tail))
+		res, err := a.attachTerminal(ctx, t, !a.endsWithUs(ws), earlierModes(ctx, ws, id, from.Tail))
 		if errors.Is(err, errDetached) {
 			a.note("\r\ndetached from session %s, which keeps running; attach again with: croft ws shell %s --session %s", id, opts.name, id)
 			return nil

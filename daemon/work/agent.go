@@ -31,6 +31,7 @@ type Agent struct {
 	Continue []string          // arguments with which it continues its last conversation
 
 	Files []string // of the user's home that are copied, if they have no secret in them
+	Own   []string // of the user's home, files and directories that it writes
 	Login *Login   // nil if it has no login file that is understood
 
 	// moreKeys returns variables with keys that the agent's settings name.
@@ -43,7 +44,7 @@ type Agent struct {
 // Agents are the known agents.
 var Agents = []*Agent{
 	{
-		Name: "claude", Program: "claude", Install: "npm install -g @anthropic-ai/claude-code", Hosts: []string{"api.anthropic.com"},
+		Name: "claude", Program: "claude", Own: []string{".claude", ".claude.json"}, Install: "npm install -g @anthropic-ai/claude-code", Hosts: []string{"api.anthropic.com"},
 		Base: "ANTHROPIC_BASE_URL", Keys: []string{"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"},
 		Prefixes: []string{"ANTHROPIC_", "CLAUDE_CODE_"},
 		Env:      map[string]string{"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1", "IS_SANDBOX": "1"},
@@ -51,13 +52,13 @@ var Agents = []*Agent{
 		Login: claudeLogin, prepare: prepareClaude,
 	},
 	{
-		Name: "codex", Program: "codex", Install: "npm install -g @openai/codex", Hosts: []string{"api.openai.com"},
+		Name: "codex", Program: "codex", Own: []string{".codex"}, Install: "npm install -g @openai/codex", Hosts: []string{"api.openai.com"},
 		Base: "OPENAI_BASE_URL", Keys: []string{"OPENAI_API_KEY", "CODEX_API_KEY"}, Prefixes: []string{"OPENAI_"},
 		NoAsk: []string{"--dangerously-bypass-approvals-and-sandbox"}, Continue: []string{"resume", "--last"}, Files: []string{".codex/config.toml", ".codex/AGENTS.md"},
 		Login: codexLogin, moreKeys: codexKeys, prepare: prepareCodex,
 	},
 	{
-		Name: "opencode", Program: "opencode", Install: "npm install -g opencode-ai",
+		Name: "opencode", Program: "opencode", Own: []string{".config/opencode", ".local/share/opencode", ".local/state/opencode", ".cache/opencode"}, Install: "npm install -g opencode-ai",
 		Keys:  []string{"ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY"},
 		Env:   map[string]string{"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1", "OPENCODE_DISABLE_LSP_DOWNLOAD": "1"},
 		Files: append([]string{".config/opencode/AGENTS.md"}, opencodeSettings...), Prefixes: []string{"OPENCODE_"}, Continue: []string{"--continue"},
@@ -66,13 +67,13 @@ var Agents = []*Agent{
 		Login:    opencodeLogin, moreKeys: opencodeKeys, prepare: prepareOpencode,
 	},
 	{
-		Name: "gemini", Program: "gemini", Install: "npm install -g @google/gemini-cli", Hosts: []string{"generativelanguage.googleapis.com"},
+		Name: "gemini", Program: "gemini", Own: []string{".gemini"}, Install: "npm install -g @google/gemini-cli", Hosts: []string{"generativelanguage.googleapis.com"},
 		Base: "GOOGLE_GEMINI_BASE_URL", Keys: []string{"GEMINI_API_KEY", "GOOGLE_API_KEY"}, Prefixes: []string{"GEMINI_", "GOOGLE_"},
 		Env:   map[string]string{"GEMINI_CLI_TRUST_WORKSPACE": "true", "GEMINI_CLI_NO_RELAUNCH": "true"},
 		NoAsk: []string{"--yolo"}, Continue: []string{"--resume", "latest"}, Files: []string{".gemini/settings.json", ".gemini/GEMINI.md"}, Login: geminiLogin,
 	},
 	{
-		Name: "copilot", Program: "copilot", Install: "npm install -g @github/copilot", Hosts: []string{"api.githubcopilot.com", "*.githubcopilot.com", "api.github.com"},
+		Name: "copilot", Program: "copilot", Own: []string{".copilot"}, Install: "npm install -g @github/copilot", Hosts: []string{"api.githubcopilot.com", "*.githubcopilot.com", "api.github.com"},
 		Base: "COPILOT_PROVIDER_BASE_URL", Keys: []string{"COPILOT_PROVIDER_API_KEY", "COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN"}, Prefixes: []string{"COPILOT_"},
 		Env:   map[string]string{"COPILOT_AUTO_UPDATE": "false"},
 		NoAsk: []string{"--allow-all-tools", "--allow-all-paths"}, Continue: []string{"--continue"}, prepare: prepareCopilot,

@@ -26,9 +26,9 @@ func isBelow(path string, dirs ...string) bool {
 // findProgram finds the program of an agent on PATH, and shows it inside: its package, and
 // the interpreter that its first line names. It returns the path of the program inside.
 func (s *Start) findProgram(a *Agent, u User) (string, error) {
-	file := lookPath(a.Program, u.Env("PATH"))
-	if file == "" {
-		return "", fmt.Errorf("work: %s: %w: no program %s in PATH (%s); install it with: %s", a.Name, fault.NotFound, a.Program, u.Env("PATH"), a.Install)
+	file, err := a.lookProgram(u)
+	if err != nil {
+		return "", err
 	}
 	real, err := filepath.EvalSymlinks(file)
 	if err != nil {
@@ -43,6 +43,15 @@ func (s *Start) findProgram(a *Agent, u User) (string, error) {
 		}
 	}
 	return real, nil
+}
+
+// lookProgram finds the program of an agent on PATH.
+func (a *Agent) lookProgram(u User) (string, error) {
+	file := lookPath(a.Program, u.Env("PATH"))
+	if file == "" {
+		return "", fmt.Errorf("work: %s: %w: no program %s in PATH (%s); install it with: %s", a.Name, fault.NotFound, a.Program, u.Env("PATH"), a.Install)
+	}
+	return file, nil
 }
 
 // lookPath finds a program by the given PATH.

@@ -48,7 +48,13 @@ type Options struct {
 	NoAsk       bool // the agent asks for no permissions
 	ShareLogin  bool // the login file and the keys themselves are inside
 	Credentials bool // take credential files of the project along
-	Allow       []workspace.NetRule
+	Isolation   workspace.Isolation
+
+	// OnHost uses the provider local instead of the sandbox: the program, the home, the
+	// login, the variables and the network are those of the user.
+	OnHost bool
+
+	Allow []workspace.NetRule
 }
 
 // A Start is what a work is opened with.
@@ -64,6 +70,7 @@ type Start struct {
 	Home     map[string][]byte // files of the home inside
 	Notes    []string          // for the user
 
+	host   hostOptions // with OnHost
 	models []modelHost
 	creds  []credential
 	login  bool // a key or token of the agent was found
@@ -87,6 +94,9 @@ const pathInside = "/workspace"
 // New returns what a work is opened with.
 func New(opts Options, u User) (*Start, error) {
 	s := &Start{Options: opts, Dir: opts.Project.Dir, Env: map[string]string{}, Home: map[string][]byte{}}
+	if opts.OnHost {
+		return s, s.startOnHost(u)
+	}
 	if !opts.InPlace && isBelow(s.Dir, append([]string{"/etc", "/proc", "/dev", "/sys", "/run", "/boot"}, systemDirs...)...) {
 		s.Dir = pathInside
 	}
@@ -312,12 +322,15 @@ func (s *Start) Spec() (workspace.Spec, error) {
 		name = filepath.Base(s.Argv[0])
 	}
 	const longest = 200
-	spec := workspace.Spec{Kind: "sandbox", Labels: map[string]string{ProjectLabel: s.Project.Key(), AgentLabel: name[:min(len(name), longest)]}}
+	spec := workspace.Spec{Kind: SandboxKind, Policy: workspace.Policy{Isolation: s.Isolation}, Labels: map[string]string{ProjectLabel: s.Project.Key(), AgentLabel: name[:min(len(name), longest)]}}
 	if s.ShareLogin {
 		spec.Labels[LoginLabel] = sharedLogin
 	}
 	if sub := strconv.QuoteToASCII(s.Project.Sub); s.Project.Sub != "" && len(sub) <= longest {
 		spec.Labels[SubLabel] = sub
+	}
+	if s.OnHost {
+		return s.hostSpec(spec)
 	}
 	var opts sandboxOptions
 	if s.InPlace {

@@ -57,6 +57,12 @@ func (c *Checker) checkEnv(cmd driver.Command) error {
 	return newRefusal(RuleEnv, fault.PermissionDenied, TextVariable+" "+strings.Join(bad, ", "), "")
 }
 
+// AllowsVar reports whether a command may be given a variable.
+func (c *Checker) AllowsVar(name, value string) bool {
+	bad := func(r rune) bool { return r == 0 || c.opts.Control && isControl(r) }
+	return c.allowsVar(name) && !strings.ContainsFunc(name+value, bad)
+}
+
 func (c *Checker) allowsVar(name string) bool {
 	upper := strings.ToUpper(name)
 	fits := func(pattern string) bool { return matchPattern(strings.ToUpper(pattern), upper) }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/croft-run/croft/fault"
@@ -71,10 +72,34 @@ func (p *Profile) Text() (string, error) {
 		}
 		b.WriteString(")\n")
 	}
+	if len(p.Hidden) > 0 && len(p.Writable) > 0 {
+		// Programs look at each directory on the way to a file, for its real path.
+		b.WriteString("\n; What is above can be passed, and not listed.\n(allow file-read-metadata")
+		for _, dir := range ancestors(p.Writable) {
+			s, err := sbplString(dir)
+			if err != nil {
+				return "", err
+			}
+			fmt.Fprintf(&b, "\n    (literal %s)", s)
+		}
+		b.WriteString(")\n")
+	}
 	if p.Network {
 		b.WriteString(profileNetwork)
 	}
 	return b.String(), nil
+}
+
+// ancestors returns the directories above paths, sorted, without the root.
+func ancestors(paths []string) []string {
+	var dirs []string
+	for _, name := range paths {
+		for dir := path.Dir(name); dir != "/" && dir != "."; dir = path.Dir(dir) {
+			dirs = append(dirs, dir)
+		}
+	}
+	slices.Sort(dirs)
+	return slices.Compact(dirs)
 }
 
 // WriteFile writes the profile to a new file that only its owner can write.
@@ -118,6 +143,7 @@ const profileHead = `(version 1)
 (allow file-read*)
 (allow file-ioctl (regex #"^/dev/tty"))
 (allow pseudo-tty)
+(allow file-read* file-write* file-ioctl (literal "/dev/ptmx"))
 (allow file-write-data
     (literal "/dev/null")
     (literal "/dev/zero")

@@ -123,19 +123,10 @@ func (s *server) Run(ctx context.Context, pb *guestpb.Command) (*guestpb.Result,
 	return guestproto.ToResult(&res), err
 }
 
-// limitedCommand decodes a command and lowers its limits to those of the workspace that
-// apply per command. A memory limit that is best effort is set for each process.
+// limitedCommand decodes a command and lowers its limits to those of the workspace.
 func (s *server) limitedCommand(pb *guestpb.Command) driver.Command {
 	cmd := guestproto.FromCommand(pb)
-	for _, r := range driver.Resources {
-		limit, most := cmd.Limits[r.Name].Max, s.cfg.Limits[r.Name].Max
-		if r.PerCommand && most > 0 && (limit == 0 || limit > most) {
-			cmd.Limits = cmd.Limits.With(driver.Limits{r.Name: {Max: most}})
-		}
-	}
-	if memory := s.cfg.Limits[driver.ResourceMemory]; memory.BestEffort && cmd.Limits[driver.ResourceMemory].Max == 0 {
-		cmd.Limits = cmd.Limits.With(driver.Limits{driver.ResourceMemory: memory})
-	}
+	cmd.Limits = cmd.Limits.LowerTo(s.cfg.Limits)
 	return cmd
 }
 

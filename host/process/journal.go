@@ -55,7 +55,8 @@ func openJournal(dir string) (j *sessionJournal, found map[string]journalRecord,
 			err = fmt.Errorf("process: open log directory: %w", err)
 		}
 	}()
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	// Only the last directory is made: a workspace that was removed must not come back.
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return nil, nil, fmt.Errorf("%w: %w", errorCode(err), err)
 	}
 	lock := flock.New(dir, flock.SetFlag(os.O_RDONLY))

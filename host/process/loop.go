@@ -163,7 +163,7 @@ func (s *session) killLeftovers() {
 	if grace.IsZero() && s.m.hasNoDescendants(s.child, s.tracked) {
 		return
 	}
-	if err := s.tracked.Kill(s.child.PID); err != nil {
+	if err := s.killTree(); err != nil {
 		s.addCallbackError("kill", err)
 	}
 }

@@ -261,6 +261,17 @@ func (s *session) kill(cause driver.Cause, grace time.Duration) error {
 		return nil
 	}
 	s.killedRunning = s.killedRunning || !s.child.hasExited()
+	return s.killTree()
+}
+
+// killTree kills the tree, and the foreground process group of its terminal: a shell with job
+// control runs its commands in groups that a Group does not find. killMu is held.
+func (s *session) killTree() error {
+	if s.tty != nil {
+		if fg, err := foregroundGroup(s.tty); err == nil && fg > 1 {
+			signalGroup(fg, syscall.SIGKILL) //nolint:errcheck // it may have ended
+		}
+	}
 	return s.tracked.Kill(s.child.PID)
 }
 

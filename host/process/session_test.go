@@ -580,3 +580,34 @@ func TestSessionsAreListedInOrder(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+// A job of a shell with job control is in a group of its own, which a Group finds by the
+// terminal, also if the job ignores that the terminal is gone.
+func TestKillOfAJobByItsTerminal(t *testing.T) {
+	m := newManager(t, &Options{Tree: Group{}})
+	s, err := m.Start(t.Context(), driver.Command{
+		Script: `set -m; sh -c 'trap "" HUP TERM; echo pid $$ end; while :; do sleep 0.1; done'; echo after`, TTY: &driver.Size{Rows: 24, Cols: 80}, Interactive: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, pid := "", 0
+	for till := time.Now().Add(time.Minute); pid == 0; time.Sleep(5 * time.Millisecond) {
+		poll, err := s.Poll(t.Context(), 0)
+		if text += string(poll.Stdout); err != nil || time.Now().After(till) {
+			t.Fatalf("it says %q, %v", text, err)
+		}
+		if strings.Contains(text, "end") {
+			_, _ = fmt.Sscanf(text, "pid %d", &pid) // the loop checks it
+		}
+	}
+	if err := s.Kill(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	for till := time.Now().Add(10 * time.Second); syscall.Kill(pid, 0) == nil; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(till) {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+			t.Fatalf("process %d of the job survives", pid)
+		}
+	}
+}

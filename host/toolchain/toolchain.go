@@ -241,6 +241,23 @@ var maskedFiles = map[string]string{
 	".netrc": "", "_netrc": "", ".git-credentials": "", ".env": "", ".pgpass": "", ".vault-token": "", "id_rsa": "", "id_ecdsa": "", "id_ed25519": "", "id_dsa": "",
 }
 
+// HomeCredentials returns the files and directories of a home that tools read credentials
+// from, by their path in it, sorted, whether or not they exist.
+func HomeCredentials() []string {
+	return slices.Sorted(func(yield func(string) bool) {
+		for _, name := range maskedDirs {
+			if !yield(name) {
+				return
+			}
+		}
+		for name := range maskedFiles {
+			if !yield(name) {
+				return
+			}
+		}
+	})
+}
+
 // inDir reports whether path is dir or lies in it.
 func inDir(dir, path string) bool {
 	rel, err := filepath.Rel(dir, path)

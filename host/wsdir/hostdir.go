@@ -44,6 +44,49 @@ func (s *Store) CheckHost(dir string) (real string, err error) {
 	return real, err
 }
 
+// CheckHostPath checks a path of the host that commands of a workspace may write to, which may
+// be a file or not exist yet, and returns it without symlinks.
+func (s *Store) CheckHostPath(path string) (real string, err error) {
+	if !filepath.IsAbs(path) || filepath.Clean(path) != path {
+		return "", fmt.Errorf("path %q: %w: it must be absolute and clean", path, fault.InvalidArgument)
+	}
+	if real, err = nearestReal(path); err == nil {
+		err = s.checkRoots(real)
+	}
+	for _, dir := range s.forbidden {
+		at, ferr := nearestReal(dir)
+		if err == nil {
+			err = ferr
+		}
+		if err == nil && (within(at, real) || within(real, at)) {
+			err = errForbiddenDir
+		}
+	}
+	if err != nil {
+		return "", fmt.Errorf("path %q: %w", path, err)
+	}
+	return real, nil
+}
+
+// nearestReal resolves the symlinks of a path up to its nearest ancestor that exists.
+func nearestReal(path string) (string, error) {
+	rest := ""
+	for at := path; ; at = filepath.Dir(at) {
+		real, err := filepath.EvalSymlinks(at)
+		if errors.Is(err, fs.ErrNotExist) && at != filepath.Dir(at) {
+			rest = filepath.Join(filepath.Base(at), rest)
+			continue
+		}
+		return filepath.Join(real, rest), err
+	}
+}
+
+// within reports whether path is dir or lies in it.
+func within(dir, path string) bool {
+	rel, err := filepath.Rel(dir, path)
+	return err == nil && filepath.IsLocal(rel)
+}
+
 // checkRoots refuses a path that lies in none of Config.Roots. The path has no symlinks.
 func (s *Store) checkRoots(real string) error {
 	if s.roots == nil {
@@ -54,7 +97,7 @@ func (s *Store) checkRoots(real string) error {
 		if err != nil {
 			continue // a root that does not exist contains nothing
 		}
-		if rel, err := filepath.Rel(at, real); err == nil && filepath.IsLocal(rel) {
+		if within(at, real) {
 			return nil
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/host/files"
 	"github.com/croft-run/croft/host/guestbin"
+	"github.com/croft-run/croft/host/process"
 	"github.com/croft-run/croft/host/wsdir"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
@@ -35,8 +37,19 @@ type Config struct {
 	Roots []string
 
 	// Guest is the path of croft-guest, which runs commands; "" looks for it, see
-	// package guestbin. Without one, workspaces have files alone.
+	// package guestbin. Without one, workspaces have files alone, unless commands are
+	// children of this process.
 	Guest string
+
+	// InProcess runs commands as children of this process, without a guest: they end with
+	// the last handle of their workspace. Systems without guests, all but Linux, always do
+	// so; on Linux it is for tests.
+	InProcess bool
+
+	// SandboxExec is the program that isolates commands of this process where a policy asks
+	// for isolation process; "" is that of macOS, and none elsewhere. It is tested before
+	// its first use.
+	SandboxExec string
 
 	// AllowEnv are variables, or patterns such as "*_API_KEY", that a command may be given
 	// although they hold secrets or load code: see cmdpolicy.DefaultEnvDeny.
@@ -63,10 +76,18 @@ type Provider struct {
 	guestBinary func() (*guestbin.Binary, error)
 	allowEnv    []string
 
+	inProcess bool         // commands are children of this process
+	tree      process.Tree // of such commands; nil is the default of package process
+	processes processSet
+	seatbelt  *seatbelt // nil without sandbox-exec
+
 	snapshots *snapshot.Store
 }
 
-var _ driver.Provider = (*Provider)(nil)
+var (
+	_ driver.Provider       = (*Provider)(nil)
+	_ snapshot.Configurable = (*Provider)(nil)
+)
 
 // New returns a provider that keeps its workspaces below cfg.Root.
 func New(cfg *Config) (*Provider, error) {
@@ -77,14 +98,18 @@ func New(cfg *Config) (*Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Provider{store: ground, log: ground.Log(), lease: cfg.Lease, snapshots: cfg.Snapshots, allowEnv: slices.Clone(cfg.AllowEnv)}
+	p := &Provider{store: ground, log: ground.Log(), lease: cfg.Lease, snapshots: cfg.Snapshots, allowEnv: slices.Clone(cfg.AllowEnv), inProcess: cfg.InProcess || !hasGuests}
 	if p.lease == 0 {
 		p.lease = DefaultLease
 	}
+	p.seatbelt = newSeatbelt(cfg.SandboxExec, append([]string{ground.Path()}, cfg.Forbidden...))
 	path := cfg.Guest
 	p.guestBinary = sync.OnceValues(func() (*guestbin.Binary, error) { return findGuest(path) })
 	return p, nil
 }
+
+// SetSnapshots implements snapshot.Configurable.
+func (p *Provider) SetSnapshots(store *snapshot.Store) { p.snapshots = store }
 
 // DefaultLease is the default of Config.Lease.
 const DefaultLease = 15 * time.Minute
@@ -103,7 +128,15 @@ func (p *Provider) Probe(ctx context.Context) (driver.Traits, error) {
 	if err != nil {
 		return driver.Traits{}, p.store.OpenFailed(ctx, "probe", err)
 	}
-	return p.hostTraits(p.capabilitiesFor(nil)), root.Close()
+	t := p.hostTraits(p.capabilitiesFor(nil))
+	if p.seatbelt != nil && p.inProcess {
+		more := "; a policy can ask for isolation process, by sandbox-exec, which was tested"
+		if err := p.seatbelt.prove(ctx); err != nil {
+			more = "; isolation process does not work: " + err.Error()
+		}
+		t.IsolatedBy.Reason += more
+	}
+	return t, root.Close()
 }
 
 // hostTraits returns the traits of workspaces with the given capabilities.
@@ -129,6 +162,13 @@ func (p *Provider) hostTraits(caps driver.Capabilities) driver.Traits {
 	t.Limits = driver.NoLimits(open.Reason)
 	t.Limits[driver.ResourceDisk] = quota
 	t.Limits[driver.ResourceWall] = driver.Enforcement{By: "the guest, which kills the whole process tree"}
+	if p.inProcess {
+		t.Limits[driver.ResourceWall] = driver.Enforcement{By: "croft, which kills the process tree"}
+		if runtime.GOOS != "linux" {
+			t.Limits[driver.ResourceWall] = driver.Enforcement{By: "croft, which kills the process group; a process that leaves the group is not found"}
+		}
+		t.SessionsEnd = true
+	}
 	t.Limits[driver.ResourceOpenFiles] = driver.Enforcement{By: "a hard resource limit of each process"}
 	t.ReadOnly = driver.Enforcement{By: "checks before each change, and no command is run"}
 	t.Streaming = true
@@ -138,11 +178,19 @@ func (p *Provider) hostTraits(caps driver.Capabilities) driver.Traits {
 // Capabilities returns the capabilities of a workspace, unless the spec wants fewer.
 func (p *Provider) Capabilities() driver.Capabilities { return p.capabilitiesFor(nil) }
 
-// capabilitiesFor returns the capabilities of a workspace whose spec wants want. Commands
-// require a guest.
+// canRun returns why there are no commands: they require a guest, or run in this process.
+func (p *Provider) canRun() error {
+	if p.inProcess {
+		return nil
+	}
+	_, err := p.guestBinary()
+	return err
+}
+
+// capabilitiesFor returns the capabilities of a workspace whose spec wants want.
 func (p *Provider) capabilitiesFor(want driver.Capabilities) driver.Capabilities {
 	caps := driver.NewCapabilities(driver.CapFS)
-	if _, err := p.guestBinary(); err == nil && (len(want.Names()) == 0 || want.Has(driver.CapShell)) {
+	if p.canRun() == nil && (len(want.Names()) == 0 || want.Has(driver.CapShell)) {
 		caps[driver.CapShell] = true
 	}
 	if p.snapshots != nil && (len(want.Names()) == 0 || want.Has(driver.CapSnapshot)) {
@@ -154,10 +202,10 @@ func (p *Provider) capabilitiesFor(want driver.Capabilities) driver.Capabilities
 // Open creates the workspace spec.ID or returns it if it exists.
 func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspace, error) {
 	caps := p.capabilitiesFor(spec.Want)
-	if err := p.checkSpec(spec, caps); err != nil {
+	if err := p.checkSpec(ctx, spec, caps); err != nil {
 		return nil, err
 	}
-	own, err := encodeOwn(spec)
+	own, err := p.encodeOwn(spec)
 	if err != nil {
 		return nil, err
 	}
@@ -170,11 +218,8 @@ func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspac
 }
 
 // checkSpec refuses a spec that the provider can't fulfil, before anything is created.
-func (p *Provider) checkSpec(spec driver.Spec, caps driver.Capabilities) error {
+func (p *Provider) checkSpec(ctx context.Context, spec driver.Spec, caps driver.Capabilities) error {
 	if err := driver.CheckOpen(spec, Kind); err != nil {
-		return err
-	}
-	if err := driver.DecodeConfig(spec, new(struct{})); err != nil {
 		return err
 	}
 	if spec.From.Template != "" {
@@ -184,13 +229,31 @@ func (p *Provider) checkSpec(spec driver.Spec, caps driver.Capabilities) error {
 		return fmt.Errorf("local: open: a snapshot to start from: %w: there is no snapshot store, or the directory is in place", fault.Unsupported)
 	}
 	if missing := caps.Missing(spec.Want); len(missing) > 0 {
-		_, err := p.guestBinary()
-		return fmt.Errorf("local: open: capabilities %v: %w: there is only %v%s", missing, fault.Failed, caps.Names(), reasonSuffix(err))
+		return fmt.Errorf("local: open: capabilities %v: %w: there is only %v%s", missing, fault.Failed, caps.Names(), reasonSuffix(p.canRun()))
 	}
-	if err := spec.Policy.Check(p.hostTraits(caps)); err != nil {
+	if err := p.checkPolicy(ctx, spec.Policy, caps); err != nil {
 		return fmt.Errorf("local: open: %w", err)
 	}
 	return nil
+}
+
+// checkPolicy refuses a policy that can't be enforced.
+func (p *Provider) checkPolicy(ctx context.Context, policy driver.Policy, caps driver.Capabilities) error {
+	if caps.Has(driver.CapShell) {
+		if err := p.isolationError(ctx, policy); err != nil {
+			return err
+		}
+	}
+	return policy.Check(p.policyTraits(ctx, policy, caps))
+}
+
+// policyTraits returns the traits of workspaces with a policy.
+func (p *Provider) policyTraits(ctx context.Context, policy driver.Policy, caps driver.Capabilities) driver.Traits {
+	t := p.hostTraits(caps)
+	if caps.Has(driver.CapShell) && isolated(policy) && p.seatbelt != nil && p.seatbelt.prove(ctx) == nil {
+		p.seatbelt.addTraits(&t, policy.Network)
+	}
+	return t
 }
 
 func reasonSuffix(err error) string {
@@ -215,7 +278,7 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 		return nil, err
 	}
 	if ref.Capabilities.Has(driver.CapShell) {
-		if _, err := p.guestBinary(); err != nil {
+		if err := p.canRun(); err != nil {
 			return nil, fmt.Errorf("local: resolve: the workspace was opened with commands: %w: %w", fault.Failed, err)
 		}
 	}
@@ -233,7 +296,7 @@ func (p *Provider) attachWorkspace(ctx context.Context, m *wsdir.State, caps dri
 	if h.dir, err = p.store.Attach(ctx, m, wsdir.OpenDirectory); err != nil {
 		return nil, err
 	}
-	ws := &driver.Workspace{Life: driver.Life{Close: h.close, Destroy: h.destroy, Update: h.update, Metrics: h.metrics}, FS: h.dir.FS(), Traits: p.workspaceTraits(m, caps)}
+	ws := &driver.Workspace{Life: driver.Life{Close: h.close, Destroy: h.destroy, Update: h.update, Metrics: h.metrics}, FS: h.dir.FS(), Traits: p.workspaceTraits(ctx, m, caps)}
 	if caps.Has(driver.CapSnapshot) {
 		ws.Life.Snapshot = h.snapshotAdapter(m).Module()
 	}
@@ -254,8 +317,8 @@ func newRef(m *wsdir.State, caps driver.Capabilities) (driver.Ref, error) {
 	return driver.NewRef(Kind, refPayload{ID: m.ID}, caps.Clone(), m.Revision)
 }
 
-func (p *Provider) workspaceTraits(m *wsdir.State, caps driver.Capabilities) driver.Traits {
-	t := p.hostTraits(caps)
+func (p *Provider) workspaceTraits(ctx context.Context, m *wsdir.State, caps driver.Capabilities) driver.Traits {
+	t := p.policyTraits(ctx, m.Policy, caps)
 	t.Root = p.store.Files(m)
 	if m.Dir != "" && !caps.Has(driver.CapShell) {
 		t.Root = m.Dir
@@ -273,14 +336,14 @@ type handle struct {
 	disk  wsdir.DiskUse
 }
 
-// update changes the policy. It ends a guest that can't apply the new one.
+// update changes the policy. It ends a guest, or commands, that can't apply the new one.
 func (h *handle) update(ctx context.Context, policy driver.Policy) (driver.Ref, error) {
-	if err := policy.Check(h.p.hostTraits(h.caps)); err != nil {
+	if err := h.p.checkPolicy(ctx, policy, h.caps); err != nil {
 		return driver.Ref{}, fmt.Errorf("local: update: %w", err)
 	}
 	m, err := h.dir.Update(ctx, policy)
 	if err == nil && h.shell != nil {
-		err = h.shell.endOutdatedGuest(context.WithoutCancel(ctx), m)
+		err = h.shell.update(context.WithoutCancel(ctx), m)
 	}
 	if err != nil {
 		return driver.Ref{}, fmt.Errorf("local: update: %w", err)
@@ -301,7 +364,8 @@ func (h *handle) metrics(ctx context.Context) (driver.Metrics, error) {
 	return out, nil
 }
 
-// close closes the workspace. Its guest lives on.
+// close closes the workspace. Its guest lives on; commands of this process end with the last
+// handle.
 func (h *handle) close(ctx context.Context) error {
 	h.disk.Stop()
 	if h.shell != nil {
@@ -312,7 +376,7 @@ func (h *handle) close(ctx context.Context) error {
 	return h.dir.Close()
 }
 
-// destroy ends the guest and removes the workspace. A directory in place stays.
+// destroy ends what runs and removes the workspace. A directory in place stays.
 func (h *handle) destroy(ctx context.Context) error {
 	h.disk.Stop()
 	if h.shell != nil {
@@ -320,7 +384,7 @@ func (h *handle) destroy(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := h.dir.Destroy(ctx, endGuest); err != nil {
+	if err := h.dir.Destroy(ctx, h.p.endCommands); err != nil {
 		return fmt.Errorf("local: destroy: %w", err)
 	}
 	if h.shell != nil {
@@ -335,8 +399,8 @@ func (p *Provider) HostDir(id string) string { return p.store.Path(id, wsdir.Fil
 // HasWorkspaces reports whether the store has a workspace directory.
 func (p *Provider) HasWorkspaces(context.Context) (bool, error) { return p.store.HasWorkspaces() }
 
-// Sweep ends the guests of workspaces that are not in live, and removes their directories and
+// Sweep ends what runs in workspaces that are not in live, and removes their directories and
 // leftovers of crashes. Directories of providers of other kinds stay.
 func (p *Provider) Sweep(ctx context.Context, live []string) error {
-	return p.store.Sweep(ctx, live, endGuest)
+	return p.store.Sweep(ctx, live, p.endCommands)
 }

@@ -12,19 +12,18 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
+// hasGuests is false: a guest needs Linux.
+const hasGuests = false
+
 func findGuest(string) (*guestbin.Binary, error) {
-	return nil, fmt.Errorf("commands in a local workspace need Linux: %w", fault.Unsupported)
+	return nil, fmt.Errorf("a guest needs Linux: %w", fault.Unsupported)
 }
 
-// A shell does not exist on this system.
-type shell struct{}
-
-func (p *Provider) newShell(*wsdir.Handle, *wsdir.State) *shell { return nil }
-
-func (*shell) shellModule() *driver.Shell                           { return nil }
-func (*shell) endOutdatedGuest(context.Context, *wsdir.State) error { return nil }
-func (*shell) ExpectEnd(context.Context) error                      { return nil }
-func (*shell) measure(*driver.Metrics)                              {}
-func (*shell) close(context.Context) error                          { return nil }
+func (p *Provider) newGuestRunner(*wsdir.Handle, *wsdir.State) runner { return nil }
 
 func endGuest(context.Context, string) error { return nil }
+
+// RunningSessions lists the sessions that run in a workspace that this process has open.
+func (p *Provider) RunningSessions(ctx context.Context, id string) ([]driver.SessionInfo, error) {
+	return p.ownSessions(ctx, id)
+}

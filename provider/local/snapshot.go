@@ -27,14 +27,53 @@ const journalsName = ".journals"
 
 // ownState is what this provider records in the state of a workspace.
 type ownState struct {
-	From string `json:"from,omitempty"` // the snapshot that it started with
+	From    string   `json:"from,omitempty"` // the snapshot that it started with
+	Options *options `json:"options,omitempty"`
 }
 
-func encodeOwn(spec driver.Spec) (json.RawMessage, error) {
-	if spec.From.Snapshot == "" {
+// options are the options of a workspace, in Spec.Config.
+type options struct {
+	Allow    []string `json:"allow,omitempty"`    // paths outside of the workspace that commands may name, such as a program
+	AllowEnv []string `json:"allowEnv,omitempty"` // as Config.AllowEnv
+	Writable []string `json:"writable,omitempty"` // with isolation: paths of the host that commands may read and write, too
+}
+
+// encodeOwn checks the options of a workspace, and returns what is recorded of it.
+func (p *Provider) encodeOwn(spec driver.Spec) (json.RawMessage, error) {
+	own := ownState{From: spec.From.Snapshot}
+	var opts options
+	if err := driver.DecodeConfig(spec, &opts); err != nil {
+		return nil, err
+	}
+	if len(opts.Allow)+len(opts.AllowEnv)+len(opts.Writable) > 0 {
+		own.Options = &opts
+	}
+	for _, path := range opts.Allow {
+		if !filepath.IsAbs(path) || filepath.Clean(path) != path {
+			return nil, fmt.Errorf("local: open: option allow: path %q: %w: it must be absolute and clean", path, fault.InvalidArgument)
+		}
+	}
+	if len(opts.Writable) > 0 && !isolated(spec.Policy) {
+		return nil, fmt.Errorf("local: open: option writable: %w: without isolation commands can write everywhere", fault.InvalidArgument)
+	}
+	for _, path := range opts.Writable {
+		if _, err := p.store.CheckHostPath(path); err != nil {
+			return nil, fmt.Errorf("local: open: option writable: %w", err)
+		}
+	}
+	if own.From == "" && own.Options == nil {
 		return nil, nil
 	}
-	return json.Marshal(ownState{From: spec.From.Snapshot})
+	return json.Marshal(own)
+}
+
+// optionsOf returns the options of a workspace.
+func optionsOf(m *wsdir.State) options {
+	var o ownState
+	if driver.DecodeStrict(m.Own, &o) != nil || o.Options == nil {
+		return options{} // nothing was recorded
+	}
+	return *o.Options
 }
 
 // originOf returns the snapshot that a workspace started from, "" if it started empty.
@@ -99,7 +138,8 @@ func (h *handle) snapshotAdapter(m *wsdir.State) *snapshot.Adapter {
 				return snapshot.View{}, err
 			}
 			now := h.dir.State()
-			quiet := !guestSection.In(&now) && m.Dir == ""
+			// Without guests another process may run commands that leave no trace in the state.
+			quiet := !guestSection.In(&now) && m.Dir == "" && (!h.p.inProcess || h.shell == nil)
 			return snapshot.View{Tree: snapshot.HostDir(h.p.store.Files(m), nil), Cache: Kind + ":" + cmp.Or(m.Real, m.ID), Frozen: quiet}, nil // with .git, for forks
 		},
 		Rollback: h.rollbackTo,

@@ -1264,6 +1264,7 @@ export interface Traits {
   "networkBy": Enforcement;
   "readOnly": Enforcement;
   "root"?: string;
+  "sessionsEnd"?: boolean;
   "streaming": boolean;
 }
 

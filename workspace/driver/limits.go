@@ -144,6 +144,22 @@ func (l Limits) With(over Limits) Limits {
 	return sum
 }
 
+// LowerTo returns the limits of a command in a workspace with the limits most: those that
+// apply per command are lowered to the workspace's, and a memory limit of the workspace that
+// is best effort applies to each process of a command without one.
+func (l Limits) LowerTo(most Limits) Limits {
+	for _, r := range Resources {
+		limit, bound := l[r.Name].Max, most[r.Name].Max
+		if r.PerCommand && bound > 0 && (limit == 0 || limit > bound) {
+			l = l.With(Limits{r.Name: {Max: bound}})
+		}
+	}
+	if memory := most[ResourceMemory]; memory.BestEffort && l[ResourceMemory].Max == 0 {
+		l = l.With(Limits{ResourceMemory: memory})
+	}
+	return l
+}
+
 // IsZero reports whether no limit is set.
 func (l Limits) IsZero() bool { return l.With(nil) == nil }
 

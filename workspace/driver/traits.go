@@ -11,6 +11,7 @@ type Traits struct {
 	ReadOnly    Enforcement  `json:"readOnly"`              // what enforces a read-only workspace
 	Durability  Durability   `json:"durability"`            // what acknowledged writes survive
 	Streaming   bool         `json:"streaming"`             // output arrives while a command runs
+	SessionsEnd bool         `json:"sessionsEnd,omitempty"` // sessions end with the process that started them, and no other can attach to them
 	InPlace     bool         `json:"inPlace"`               // Spec.Dir is supported
 	MaxDisk     int64        `json:"maxDisk,omitempty"`     // bytes a workspace can hold; 0 is unknown
 	CopyOnWrite string       `json:"copyOnWrite,omitempty"` // how a template is used: overlay, reflink, copy

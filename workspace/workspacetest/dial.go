@@ -335,7 +335,7 @@ func dialClose(t testing.TB, e *Env) {
 	p := e.open(t)
 	port, _ := p.listen(t)
 	p.dial(t, port).wantEnd(t, "Close", func() error { return p.Close(t.Context()) })
-	if e.SessionsEnd {
+	if e.SessionsEnd || e.Traits.SessionsEnd {
 		return
 	}
 	p = e.resolve(t, p.spec, p.d.Ref)

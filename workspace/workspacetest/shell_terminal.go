@@ -18,7 +18,7 @@ var terminalChecks = []Check{
 }
 
 func needLastingSessions(e *Env) (string, bool) {
-	return "Harness.SessionsEnd: sessions end with their process", !e.SessionsEnd
+	return "Traits.SessionsEnd: sessions end with their process", !e.SessionsEnd && !e.Traits.SessionsEnd
 }
 
 // waitOutput waits until a session has written a text.

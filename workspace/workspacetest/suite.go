@@ -23,9 +23,9 @@ type Harness struct {
 	// skipped.
 	Leftovers func(t testing.TB, dir string) []string
 
-	// SessionsEnd means that sessions end with the process that started them, and
-	// that no other process can use the workspace meanwhile: for a provider that is
-	// part of a test.
+	// SessionsEnd means that no other process can use a workspace while this one has
+	// it open, so that sessions end with the process: for a provider that is part of
+	// a test. Others have Traits.SessionsEnd.
 	SessionsEnd bool
 
 	// Secrets are texts that the provider or Config was configured with, such as a
