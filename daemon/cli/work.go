@@ -203,6 +203,7 @@ func (a *command) chooseIsolation(ctx context.Context, opts *workOptions) error 
 		{opts.start.InPlace, "in-place", "only the copy protects the project"},
 		{len(opts.host.rw)+len(opts.host.ro)+len(opts.host.sockets) > 0, "rw, --ro and --sockets", "it uses the paths of this host"},
 		{opts.toolchain, "toolchain", "it uses those of this host"},
+		{opts.start.NoAsk && level == driver.IsolationNone, "yolo", "nothing confines an agent that asks for no permissions"},
 	} {
 		if flag.given {
 			return usagef("--%s is for works in the sandbox; with --isolation %s leave it out: %s", flag.name, level, flag.why)

@@ -110,9 +110,9 @@ func TestWorkOnHost(t *testing.T) {
 			w.run(words("work --isolation none claude -- -p hello"),
 				"croft: no isolation: what runs can read, change and send everything that you can", "agent -p hello in files with planted-key, home "+w.home+"\n",
 				"croft: app-claude changed 2 files, +2 -1; next:")
-			sub := w.cmd(words("work --isolation none --yolo claude")...)
+			sub := w.cmd(words("work --isolation none claude -- --here")...)
 			sub.Dir = filepath.Join(w.dir, "sub")
-			w.finish(sub, 0, "agent --dangerously-skip-permissions in sub with planted-key")
+			w.finish(sub, 0, "agent --here in sub with planted-key")
 			w.run(words("work --isolation none --name env -- sh -c env"))
 			if out := w.run(words("work log env"), "sh -c env"); strings.Contains(out, "planted") {
 				t.Errorf("the log has a key:\n%s", out)
@@ -180,6 +180,7 @@ func TestWorkOnHostRefusals(t *testing.T) {
 		"--isolation none --in-place -- true":              "--in-place is for works in the sandbox",
 		"--isolation none --ro /opt -- true":               "--rw, --ro and --sockets is for works in the sandbox",
 		"--isolation none --toolchain npm -- true":         "--toolchain is for works in the sandbox",
+		"--isolation none --yolo claude":                   "--yolo is for works in the sandbox; with --isolation none leave it out: nothing confines an agent",
 		"--isolation none -- nosuch":                       `program "nosuch": not found`,
 		"-- nosuch":                                        "hint: install it on this host; a work in the sandbox has the programs below /usr",
 		"--isolation none --memory 1G -- true":             "limit memory: unsupported",
