@@ -105,7 +105,11 @@ func (m *envMarks) hasEntry(p proc, entries ...string) bool {
 		if !ok || !now.isAlive() || now.start != p.start {
 			return false
 		}
-		if waited := time.Since(begin); waited > execTimeout || waited > emptyTimeout && !(now.inExec && statHasEnv()) {
+		timeout := emptyTimeout
+		if now.inExec && statHasEnv() {
+			timeout = execTimeout
+		}
+		if time.Since(begin) > timeout {
 			m.noEnv[p.procID()] = true
 			break
 		}
