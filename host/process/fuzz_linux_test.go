@@ -23,7 +23,7 @@ func FuzzParseStat(f *testing.F) {
 
 func TestParseStat(t *testing.T) {
 	got, ok := parseStat([]byte("12 (a) R (x y) S 1 2 3 4 5 2097152 7 8 9 10 11 12 13 14 15 16 17 18 999 20 21\n"))
-	want := proc{pid: 12, ppid: 1, pgrp: 2, sid: 3, state: 'S', start: 999, kernelThread: true}
+	want := proc{pid: 12, ppid: 1, pgrp: 2, sid: 3, state: 'S', threads: 17, start: 999, kernelThread: true}
 	if !ok || got != want {
 		t.Errorf("got %+v, %v; want %+v", got, ok, want)
 	}

@@ -56,8 +56,11 @@ func openJournal(dir string) (j *sessionJournal, found map[string]journalRecord,
 		}
 	}()
 	// Only the last directory is made: a workspace that was removed must not come back.
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-		return nil, nil, fmt.Errorf("%w: %w", errorCode(err), err)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		// Of a directory that exists in /proc/self/fd gVisor says that it is not permitted.
+		if info, serr := os.Stat(dir); serr != nil || !info.IsDir() {
+			return nil, nil, fmt.Errorf("%w: %w", errorCode(err), err)
+		}
 	}
 	lock := flock.New(dir, flock.SetFlag(os.O_RDONLY))
 	locked, err := lock.TryLock()
