@@ -294,11 +294,24 @@ func TestCancelledLaunchLeavesNoChild(t *testing.T) {
 		}
 		if sys == nil {
 			syscall.Kill(child, syscall.SIGKILL) // the test ends it
-		} else if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", child)); err == nil && !strings.Contains(string(stat), ") Z ") {
+		} else if stat := statAfterKill(child); stat != "" {
 			t.Errorf("%s: the child is still there: %s", name, stat)
 		}
 		os.Remove(filepath.Join(dir, "child"))
 	}
+}
+
+// statAfterKill returns /proc/PID/stat of a process that was killed, "" once it has ended. On a
+// busy host that takes a moment.
+func statAfterKill(pid int) (stat string) {
+	for range 500 {
+		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if stat = string(data); err != nil || strings.Contains(stat, ") Z ") {
+			return ""
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return stat
 }
 
 // TestVersionsMustAgree: a guest of another version than the host's is to be replaced.
