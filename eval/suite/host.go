@@ -7,6 +7,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"time"
 
@@ -100,6 +101,7 @@ func (v *vm) setHostFacts(set func(string, any), l *Loader) {
 	set("cwd", cwd)
 	set("tmpdir", filepath.Clean(l.TmpDir))
 	set("homedir", home)
+	set("userHomedir", userHome(home))
 	set("hostname", name)
 	set("platform", runtime.GOOS)
 	set("arch", map[string]string{"amd64": "x64", "386": "ia32", "arm64": "arm64"}[runtime.GOARCH])
@@ -121,6 +123,16 @@ func userName() string {
 		return os.Getenv("USER")
 	}
 	return u.Username
+}
+
+// userHome is the home of the user in the database of users, as os.userInfo of Node has it; HOME
+// may be another directory.
+func userHome(home string) string {
+	u, err := user.LookupId(strconv.Itoa(os.Getuid()))
+	if err != nil || u.HomeDir == "" {
+		return home
+	}
+	return u.HomeDir
 }
 
 // localZone is the name of the local time zone, "" if it is not known.

@@ -12,7 +12,7 @@ module.exports = {
   availableParallelism: () => host.cpus,
   cpus: () => Array.from({ length: host.cpus }, () => ({ model: "", speed: 0, times: {} })),
   uptime: () => host.uptime(),
-  userInfo: () => ({ uid: host.uid, gid: host.gid, username: host.username, homedir: host.homedir, shell: host.environ.SHELL ?? null }),
+  userInfo: () => ({ uid: host.uid, gid: host.gid, username: host.username, homedir: host.userHomedir, shell: host.environ.SHELL ?? null }),
   endianness: () => "LE",
   ...Object.fromEntries(["release", "totalmem", "freemem", "loadavg", "networkInterfaces", "version"].map((name) => [name, lacking(`os.${name}`)])),
   machine: () => ({ x64: "x86_64", arm64: host.platform === "linux" ? "aarch64" : "arm64" })[host.arch] ?? host.arch,
