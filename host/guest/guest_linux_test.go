@@ -263,7 +263,7 @@ func TestGuestThatCantStart(t *testing.T) {
 func TestCancelledLaunchLeavesNoChild(t *testing.T) {
 	dir := t.TempDir()
 	script := filepath.Join(dir, "wrap")
-	if err := os.WriteFile(script, []byte("#!/bin/sh\nsleep 600 &\necho $! > "+dir+"/child\nsleep 600\n"), 0o700); err != nil {
+	if err := os.WriteFile(script, []byte("#!/bin/sh\nsleep 600 &\necho $! > "+dir+"/child\nexec sleep 600\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	for name, sys := range map[string]*syscall.SysProcAttr{"leads a group": {Setsid: true}, "in the group of the test": nil} {
