@@ -12,8 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path"
-	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -26,7 +24,6 @@ import (
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/host/process"
 	"github.com/croft-run/croft/host/toolchain"
-	"github.com/croft-run/croft/internal/suggest"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
@@ -173,66 +170,6 @@ func (a *command) workEnv(needsProject bool) (*workEnv, error) {
 		return all
 	}
 	return e, nil
-}
-
-// chooseIsolation decides whether a work runs in the provider sandbox, and refuses flags
-// that need it where it does not.
-func (a *command) chooseIsolation(ctx context.Context, opts *workOptions) error {
-	level := workspace.Isolation(opts.isolation)
-	if level.Rank() < 0 || level == driver.IsolationContainer || level == driver.IsolationVM {
-		return usagef("--isolation %q: give none, process, bubblewrap, namespaces or gvisor", opts.isolation)
-	}
-	opts.start.Isolation = level
-	opts.start.OnHost = level == driver.IsolationNone
-	if !opts.start.OnHost && !a.hasSandbox(ctx) {
-		if level != driver.IsolationProcess {
-			return a.noSandbox(opts)
-		}
-		opts.start.OnHost = true
-	}
-	if !opts.start.OnHost {
-		return nil
-	}
-	for _, flag := range []struct {
-		given     bool
-		name, why string
-	}{
-		{len(opts.allowNet) > 0, "allow-net", "its network is open, and there is no proxy"},
-		{len(opts.policy.secrets) > 0, "secret", "there is no proxy that adds it"},
-		{opts.start.ShareLogin, "share-login", "its login is yours already"},
-		{opts.start.InPlace, "in-place", "only the copy protects the project"},
-		{len(opts.host.rw)+len(opts.host.ro)+len(opts.host.sockets) > 0, "rw, --ro and --sockets", "it uses the paths of this host"},
-		{opts.toolchain, "toolchain", "it uses those of this host"},
-		{opts.start.NoAsk && level == driver.IsolationNone, "yolo", "nothing confines an agent that asks for no permissions"},
-	} {
-		if flag.given {
-			return usagef("--%s is for works in the sandbox; with --isolation %s leave it out: %s", flag.name, level, flag.why)
-		}
-	}
-	return nil
-}
-
-// hasSandbox reports whether this system has the provider sandbox. Whether it works is another
-// question.
-func (a *command) hasSandbox(ctx context.Context) bool {
-	for _, p := range a.providers {
-		if p.Kind() == sandboxKind {
-			_, err := p.Probe(ctx)
-			return fault.Of(err) != fault.Unsupported
-		}
-	}
-	return runtime.GOOS == "linux"
-}
-
-// noSandbox is the error of a work on a system without the provider sandbox.
-func (a *command) noSandbox(opts *workOptions) error {
-	what := "-- " + shellText(opts.start.Words)
-	if agent := opts.start.Agent; agent != nil {
-		what = agent.Name
-	}
-	return fmt.Errorf("work: %w: this system has no provider sandbox, which needs Linux; the lesser choices here are:\n"+
-		"  croft work --isolation process %s   (sandbox-exec: writes to a copy of the project only, credential files are hidden; other files are readable, the network is open)\n"+
-		"  croft work --isolation none %s   (only the project is a copy: nothing else is protected)", fault.Unsupported, what, what)
 }
 
 func (a *command) workStart(ctx context.Context, opts workOptions) error {
@@ -666,114 +603,4 @@ func (a *command) runUnattended(ctx context.Context, c *client.Client, rec clien
 	a.note("croft: %s ended with status %d", rec.Name, res.ExitCode)
 	a.endWork(ctx, c, ws, rec)
 	return nil
-}
-
-// works lists the works of a project, or all if key is "".
-func (a *command) works(ctx context.Context, c *client.Client, key string) ([]client.Workspace, error) {
-	list, err := c.List(ctx, client.Filter{})
-	if err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(list, func(ws client.Workspace) bool {
-		of := ws.Labels[work.ProjectLabel]
-		return of == "" || key != "" && of != key
-	}), nil
-}
-
-// A workOf is a work that a command is about.
-type workOf struct {
-	client.Workspace
-	project string // directory, "" if it is not known any more
-}
-
-// findWork returns the work that the first argument names, or the only one of the project,
-// and the other arguments.
-func (a *command) findWork(ctx context.Context, c *client.Client, e *workEnv, args []string) (*workOf, []string, error) {
-	all, err := a.works(ctx, c, "")
-	if err != nil {
-		return nil, nil, err
-	}
-	found := func(ws client.Workspace) *workOf {
-		return &workOf{ws, work.ProjectOf(e.data, ws.Labels[work.ProjectLabel])}
-	}
-	var names []string
-	var own []client.Workspace
-	for _, ws := range all {
-		if len(args) > 0 && (ws.Name == args[0] || ws.ID == args[0]) {
-			return found(ws), args[1:], nil
-		}
-		names = append(names, ws.Name)
-		if ws.Labels[work.ProjectLabel] == e.project.Key() {
-			own = append(own, ws)
-		}
-	}
-	switch {
-	case len(own) == 1:
-		return found(own[0]), args, nil
-	case len(args) > 0 && len(own) == 0:
-		return nil, nil, fmt.Errorf("work %q: %w%s", args[0], fault.NotFound, suggest.Hint(args[0], names))
-	case e.project.Dir == "":
-		return nil, nil, usagef("this directory is no project: name a work; croft work list --all lists them")
-	case len(own) == 0:
-		return nil, nil, noWorks(e)
-	}
-	names = nil
-	for _, ws := range own {
-		names = append(names, ws.Name)
-	}
-	hint := ""
-	if len(args) > 0 {
-		hint = suggest.Hint(args[0], names)
-	}
-	return nil, nil, usagef("%s has several works: name one of %s%s", printable(e.project.Dir), strings.Join(names, ", "), hint)
-}
-
-// noWorks is the error for a project without works.
-func noWorks(e *workEnv) error {
-	return fmt.Errorf("work: %w: the project %s has no work; croft work list --all lists those of other projects", fault.NotFound, printable(e.project.Dir))
-}
-
-// withWork runs f with the work that the arguments name.
-func (a *command) withWork(ctx context.Context, args []string, f func(c *client.Client, w *workOf, rest []string) error) error {
-	e, err := a.workEnv(false)
-	if err != nil {
-		return err
-	}
-	return a.withClient(ctx, func(c *client.Client) error {
-		w, rest, err := a.findWork(ctx, c, e, args)
-		if err != nil {
-			return err
-		}
-		return f(c, w, rest)
-	})
-}
-
-// dir returns the directory of the work's project.
-func (w *workOf) dir() (string, error) {
-	if w.project == "" {
-		return "", fmt.Errorf("work %s: %w: its project is not known any more; name a directory with --into", w.Name, fault.NotFound)
-	}
-	if info, err := os.Stat(w.project); err != nil || !info.IsDir() {
-		return "", fmt.Errorf("work %s: %w: its project %s was removed; the work is unchanged: name a directory with --into", w.Name, fault.NotFound, printable(w.project))
-	}
-	return w.project, nil
-}
-
-// pathsIn returns paths, which are relative to the current directory, relative to dir.
-func pathsIn(dir string, paths []string) ([]string, error) {
-	var list []string
-	for _, p := range paths {
-		abs, err := filepath.Abs(p)
-		if err == nil {
-			if real, rerr := filepath.EvalSymlinks(filepath.Dir(abs)); rerr == nil {
-				abs = filepath.Join(real, filepath.Base(abs))
-			}
-		}
-		rel, rerr := filepath.Rel(dir, abs)
-		if err != nil || rerr != nil || !filepath.IsLocal(rel) {
-			return nil, usagef("%s is no work, and as a path it is not in %s", p, dir)
-		}
-		list = append(list, filepath.ToSlash(rel))
-	}
-	return list, nil
 }
