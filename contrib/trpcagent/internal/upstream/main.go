@@ -197,7 +197,8 @@ func buildTests(ctx context.Context, dir string) error {
 
 func runTests(ctx context.Context, dir, provider string) (*results, error) {
 	root := filepath.Join(dir, provider)
-	if err := os.Mkdir(root, 0o755); err != nil {
+	home := filepath.Join(root, "home") // the tests run login shells, and kill some of them
+	if err := os.MkdirAll(home, 0o755); err != nil {
 		return nil, err
 	}
 	var out, stderr bytes.Buffer
@@ -205,7 +206,7 @@ func runTests(ctx context.Context, dir, provider string) (*results, error) {
 		test := filepath.Join(dir, "bin", filepath.Base(p)+".test")
 		cmd := exec.CommandContext(ctx, "go", "tool", "test2json", "-p", module+"/"+p, test, "-test.v=test2json", "-test.timeout=9m")
 		cmd.Dir = filepath.Join(dir, "module", p)
-		cmd.Env = append(os.Environ(), local.EnvProvider+"="+provider, local.EnvRoot+"="+root)
+		cmd.Env = append(os.Environ(), local.EnvProvider+"="+provider, local.EnvRoot+"="+root, "HOME="+home)
 		cmd.Stdout, cmd.Stderr = &out, &stderr
 		var exit *exec.ExitError
 		if err := cmd.Run(); err != nil && !errors.As(err, &exit) {

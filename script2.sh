@@ -1,1 +1,0 @@
-set -m; trap 'echo "[exit status $?]"' ERR
