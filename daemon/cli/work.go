@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -68,6 +69,8 @@ The exit status is that of the agent; 125 is an error of croft itself.`,
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		dash := cmd.ArgsLenAtDash()
 		switch {
+		case dash == 0 && len(args) == 0:
+			return usagef("there is no command after --")
 		case len(args) == 0:
 			return cmd.Help()
 		case dash == 0:
@@ -79,8 +82,11 @@ The exit status is that of the agent; 125 is an error of croft itself.`,
 		default:
 			return usagef("write the arguments of the agent after --: croft work %s -- %s", args[0], shellText(args[1:]))
 		}
-		if opts.parallel < 1 || opts.parallel > 1 && opts.start.InPlace {
-			return usagef("--parallel %d: give a number of copies, at least 1; --in-place has no copy", opts.parallel)
+		if opts.parallel < 1 {
+			return usagef("--parallel %d: give a number of copies, at least 1", opts.parallel)
+		}
+		if opts.parallel > 1 && opts.start.InPlace {
+			return usagef("--parallel %d: --in-place has no copy, so that there is one work at a time", opts.parallel)
 		}
 		opts.toolchain = cmd.Flags().Changed("toolchain")
 		return run(func(ctx context.Context, _ []string) error { return withCroftStatus(a.workStart(ctx, opts)) })(cmd, args)
@@ -182,6 +188,9 @@ func (a *command) workStart(ctx context.Context, opts workOptions) error {
 	}
 	if opts.start.Project = e.project; !e.project.Repository {
 		a.note("croft: no git repository: the project is %s", printable(e.project.Dir))
+	}
+	if err := checkLinkedGit(opts.start); err != nil {
+		return err
 	}
 	if e.project.LinkedGit != "" && !opts.start.InPlace {
 		a.note("croft: .git leads to %s, which is not inside: git does not work there", printable(e.project.LinkedGit))
@@ -431,11 +440,7 @@ func (a *command) attachAgent(ctx context.Context, c *client.Client, ws *workspa
 	defer t.Close()
 	res, err := a.attachTerminal(ctx, t, !a.endsWithUs(ws), earlierModes(ctx, ws, session, from.Tail))
 	if errors.Is(err, errDetached) {
-		network := " without network"
-		if rec.Kind == work.HostKind {
-			network = ""
-		}
-		a.note("\r\ndetached: the agent keeps running, for 15 minutes%s; come back with: croft work attach %s", network, rec.Name)
+		a.note("\r\ndetached: the agent keeps running, for 15 minutes%s; come back with: croft work attach %s", detachedNetwork(rec), rec.Name)
 		return nil
 	}
 	if err != nil {
@@ -568,10 +573,14 @@ func (a *command) workParallel(ctx context.Context, c *client.Client, opts workO
 		})
 	}
 	all.Wait()
-	if slices.Contains(errs, nil) {
+	own := slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return err == nil || errors.As(err, new(*outcome)) })
+	if len(own) < len(errs) {
 		a.note("croft: compare them with: croft work compare")
 	}
-	return errors.Join(errs...)
+	if len(own) > 0 {
+		return errors.Join(own...)
+	}
+	return cmp.Or(errs...) // the status of the first agent that failed
 }
 
 // runUnattended runs an agent whose terminal others attach to.
@@ -597,10 +606,22 @@ func (a *command) runUnattended(ctx context.Context, c *client.Client, rec clien
 		return fmt.Errorf("%s: %w", rec.Name, err)
 	}
 	res, err := session.Wait(ctx)
+	if ctx.Err() != nil && !a.endsWithUs(ws) {
+		a.note("croft: %s keeps running, for 15 minutes%s; come back with: croft work attach %s; end it with: croft work discard %[1]s", rec.Name, detachedNetwork(rec), rec.Name)
+		return &outcome{status: 128 + int(syscall.SIGINT)}
+	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", rec.Name, err)
 	}
 	a.note("croft: %s ended with status %d", rec.Name, res.ExitCode)
 	a.endWork(ctx, c, ws, rec)
-	return nil
+	return a.commandOutcome(res)
+}
+
+// detachedNetwork says what an agent lacks that no process has open: the proxy is in croft.
+func detachedNetwork(ws client.Workspace) string {
+	if ws.Kind == work.HostKind {
+		return ""
+	}
+	return " without network"
 }

@@ -163,6 +163,9 @@ func checkCommitted(ctx context.Context, dir string, d *snapshot.Comparison, onl
 			paths = append(paths, ch.Path)
 		}
 	}
+	if _, err := userGit(ctx, dir, nil, "rev-parse", "--git-dir"); err != nil { // there is none, or it is not the user's
+		return fmt.Errorf("apply --commit: %w; nothing was applied", err)
+	}
 	if _, err := userGit(ctx, dir, nil, "var", "GIT_COMMITTER_IDENT"); err != nil {
 		return fmt.Errorf("apply --commit: %w: git does not know who you are, and nothing was applied: run git config user.name NAME and git config user.email ADDRESS", fault.WrongState)
 	}
@@ -186,7 +189,7 @@ func checkCommitted(ctx context.Context, dir string, d *snapshot.Comparison, onl
 		// A path of the work may be a directory.
 		for at := strings.TrimSuffix(entry[state:], "/"); ; at = path.Dir(at) {
 			if work[at] {
-				return fmt.Errorf("apply --commit: %w: files that the work changed have changes of yours that are not committed, such as %s: commit them first, or use --branch",
+				return fmt.Errorf("apply --commit: %w: files that the work changed have changes of yours that are not committed, such as %s: commit or stash them first",
 					fault.WrongState, printable(entry[state:]))
 			}
 			if at == "." {
@@ -242,12 +245,15 @@ func (a *command) workUndoCommand() *cobra.Command {
 discarded. A commit stays: revert it with git.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
-			e, err := a.workEnv(into == "")
+			e, err := a.workEnv(into == "" && len(args) == 0)
 			if err != nil {
 				return err
 			}
-			dir := e.project.Dir
-			if into != "" {
+			dir := "" // that of the last apply of the work
+			switch {
+			case into == "" && len(args) == 0:
+				dir = e.project.Dir
+			case into != "":
 				if dir, err = filepath.Abs(into); err != nil {
 					return err
 				}
@@ -271,9 +277,11 @@ func (a *command) workUndo(ctx context.Context, dir, name string, opts snapshot.
 	if err != nil {
 		return err
 	}
-	real, err := filepath.EvalSymlinks(dir)
-	if err != nil {
-		return fmt.Errorf("work: undo in %s: %w", printable(dir), fault.Of(err))
+	real := ""
+	if dir != "" {
+		if real, err = filepath.EvalSymlinks(dir); err != nil {
+			return fmt.Errorf("work: undo in %s: %w", printable(dir), fault.Of(err))
+		}
 	}
 	list, err := store.List(ctx)
 	if err != nil && fault.CauseOf(err) != fault.CauseCorrupt {
@@ -281,13 +289,21 @@ func (a *command) workUndo(ctx context.Context, dir, name string, opts snapshot.
 	}
 	var last *snapshot.Manifest
 	for _, m := range list {
-		if m.Labels[snapshot.DirLabel] == real && (name == "" || m.Workspace == name || m.Labels[snapshot.NameLabel] == name) && (last == nil || m.Created.After(last.Created)) {
+		to := m.Labels[snapshot.DirLabel]
+		if to == "" || real != "" && to != real || name != "" && m.Workspace != name && m.Labels[snapshot.NameLabel] != name {
+			continue
+		}
+		if last == nil || m.Created.After(last.Created) {
 			last = m
 		}
 	}
-	if last == nil {
+	switch {
+	case last == nil && name == "":
 		return fmt.Errorf("work: undo: %w: nothing was applied to %s", fault.NotFound, printable(dir))
+	case last == nil:
+		return fmt.Errorf("work: undo: %w: no apply of %s is left to take back", fault.NotFound, name)
 	}
+	dir = last.Labels[snapshot.DirLabel]
 	opts.Journals = journals
 	res, err := snapshot.Undo(ctx, store, last.ID, dir, &opts)
 	if fault.Of(err) == fault.Conflict {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 
+	"github.com/croft-run/croft/daemon/work"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
@@ -26,7 +27,13 @@ func (a *command) chooseIsolation(ctx context.Context, opts *workOptions) error 
 		opts.start.OnHost = true
 	}
 	if !opts.start.OnHost {
+		if level == driver.IsolationProcess { // that of the sandbox has neither copies nor network rules
+			opts.start.Isolation = driver.IsolationNamespaces
+		}
 		return nil
+	}
+	if err := checkYolo(opts.start); err != nil {
+		return err
 	}
 	for _, flag := range []struct {
 		given     bool
@@ -36,15 +43,34 @@ func (a *command) chooseIsolation(ctx context.Context, opts *workOptions) error 
 		{len(opts.policy.secrets) > 0, "secret", "there is no proxy that adds it"},
 		{opts.start.ShareLogin, "share-login", "its login is yours already"},
 		{opts.start.InPlace, "in-place", "only the copy protects the project"},
-		{len(opts.host.rw)+len(opts.host.ro)+len(opts.host.sockets) > 0, "rw, --ro and --sockets", "it uses the paths of this host"},
+		{len(opts.host.rw) > 0, "rw", "it uses the paths of this host"},
+		{len(opts.host.ro) > 0, "ro", "it uses the paths of this host"},
+		{len(opts.host.sockets) > 0, "sockets", "it uses those of this host"},
 		{opts.toolchain, "toolchain", "it uses those of this host"},
-		{opts.start.NoAsk && level == driver.IsolationNone, "yolo", "nothing confines an agent that asks for no permissions"},
 	} {
 		if flag.given {
 			return usagef("--%s is for works in the sandbox; with --isolation %s leave it out: %s", flag.name, level, flag.why)
 		}
 	}
 	return nil
+}
+
+// checkYolo refuses an agent that neither asks for permissions nor is confined.
+func checkYolo(start work.Options) error {
+	if start.NoAsk && start.OnHost && start.Isolation.Rank() == 0 {
+		return usagef("--yolo is for works in the sandbox; with --isolation none leave it out: nothing confines an agent that asks for no permissions")
+	}
+	return nil
+}
+
+// checkLinkedGit refuses a work tree whose repository lies elsewhere, if nothing keeps the
+// work from changing that: git in the copy would use it.
+func checkLinkedGit(start work.Options) error {
+	if start.Project.LinkedGit == "" || !start.OnHost || start.Isolation.Rank() > 0 {
+		return nil
+	}
+	return fmt.Errorf("work: %w: .git of %s leads to the repository %s, which git in a copy would change, too, and --isolation none does not prevent it; "+
+		"clone the repository and change to the clone, or leave out --isolation none", fault.Unsupported, printable(start.Project.Dir), printable(start.Project.LinkedGit))
 }
 
 // hasSandbox reports whether this system has the provider sandbox. Whether it works is another

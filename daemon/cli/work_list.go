@@ -36,7 +36,9 @@ type workAnswer struct {
 	Open    bool      `json:"open"`              // a process has it open
 	Created time.Time `json:"created"`
 
-	host bool // it is not in the sandbox
+	Isolation string `json:"isolation"` // the weakest level that was asked for, or the provider
+
+	network string // detachedNetwork
 }
 
 func (a *command) workListCommand() *cobra.Command {
@@ -72,8 +74,8 @@ func (a *command) workList(ctx context.Context, c *client.Client, key string) er
 	}
 	list := []workAnswer{}
 	for _, ws := range all {
-		one := workAnswer{Name: ws.Name, ID: ws.ID, Agent: ws.Labels[work.AgentLabel], Created: ws.CreatedAt, host: ws.Kind == work.HostKind,
-			Project: work.ProjectOf(settings.Data, ws.Labels[work.ProjectLabel])}
+		one := workAnswer{Name: ws.Name, ID: ws.ID, Agent: ws.Labels[work.AgentLabel], Created: ws.CreatedAt, network: detachedNetwork(ws),
+			Isolation: cmp.Or(string(ws.Policy.Isolation), ws.Kind), Project: work.ProjectOf(settings.Data, ws.Labels[work.ProjectLabel])}
 		if d, err := c.Describe(ctx, ws.ID); err == nil {
 			one.Open = slices.ContainsFunc(d.Holders, func(h client.Holder) bool { return !h.Died })
 		}
@@ -81,24 +83,20 @@ func (a *command) workList(ctx context.Context, c *client.Client, key string) er
 		list = append(list, one)
 	}
 	return a.printAnswer(list, func(w io.Writer) error {
-		rows := [][]string{{"NAME", "AGENT", "STATE", "CREATED", "PROJECT"}}
+		rows := [][]string{{"NAME", "AGENT", "STATE", "ISOLATION", "CREATED", "PROJECT"}}
 		for _, one := range list {
 			state := "ended"
 			if one.Running {
 				state = "running"
 			}
-			rows = append(rows, []string{one.Name, one.Agent, state, timeText(one.Created), orDash(one.Project)})
+			rows = append(rows, []string{one.Name, one.Agent, state, one.Isolation, timeText(one.Created), orDash(one.Project)})
 		}
-		if err := writeTable(w, rows, "CREATED", "AGENT", "PROJECT"); err != nil {
+		if err := writeTable(w, rows, "CREATED", "AGENT", "ISOLATION", "PROJECT"); err != nil {
 			return err
 		}
 		for _, one := range list {
 			if one.Running && !one.Open {
-				network := ", and without network"
-				if one.host {
-					network = ""
-				}
-				a.note("croft: %s runs without a terminal%s; come back with: croft work attach %s", one.Name, network, one.Name)
+				a.note("croft: %s runs without a terminal%s; come back with: croft work attach %s", one.Name, one.network, one.Name)
 			}
 		}
 		return nil
@@ -197,6 +195,9 @@ func (a *command) workAttach(ctx context.Context, opts workAttachOptions, args [
 		}
 		opts.start = opts.start.Again(w.Labels)
 		opts.start.OnHost, opts.start.Isolation = w.Kind == work.HostKind, w.Policy.Isolation
+		if err := checkYolo(opts.start); err != nil {
+			return err
+		}
 		if opts.continues {
 			opts.start.Words = slices.Concat(agent.Continue, opts.start.Words)
 		} else {
@@ -488,6 +489,8 @@ type workLog struct {
 	Applied  []loggedApply      `json:"applied,omitempty"`
 	Stats    snapshot.Stats     `json:"stats"`
 	LeftOut  []snapshot.LeftOut `json:"leftOut,omitempty"`
+
+	NetworkOpen bool `json:"networkOpen,omitempty"` // nothing counts the hosts
 }
 
 type loggedCommand struct {
@@ -523,7 +526,7 @@ func (a *command) workLogCommand() *cobra.Command {
 }
 
 func (a *command) workLog(ctx context.Context, c *client.Client, w *workOf) error {
-	log := workLog{Commands: []loggedCommand{}, Files: []loggedFile{}}
+	log := workLog{Commands: []loggedCommand{}, Files: []loggedFile{}, NetworkOpen: w.Policy.Network.Open}
 	err := a.workEvents(w.ID, func(e event.Event) {
 		text, ok := e.Fields[event.FieldCommand].(string)
 		if e.Kind != event.Operation || !ok || text == "" || slices.ContainsFunc(ownScripts, func(own string) bool { return strings.HasPrefix(text, own) }) {
@@ -577,13 +580,16 @@ func (l workLog) write(w io.Writer) error {
 		rows = append(rows, []string{timeText(c.Time), strings.TrimSpace(text + " " + c.Code)})
 	}
 	rows = append(rows, []string{"HOSTS", ""})
+	if l.NetworkOpen {
+		rows = append(rows, []string{"any", "the network is open, and hosts are not recorded"})
+	}
 	for _, h := range l.Hosts {
 		var text []string
 		if h.Reached > 0 {
-			text = append(text, fmt.Sprintf("reached %d times", h.Reached))
+			text = append(text, "reached " + countText(h.Reached, "time"))
 		}
 		if h.Refused > 0 {
-			text = append(text, fmt.Sprintf("refused %d times", h.Refused))
+			text = append(text, "refused " + countText(h.Refused, "time"))
 		}
 		rows = append(rows, []string{h.Host, strings.Join(text, ", ")})
 	}

@@ -431,14 +431,21 @@ whether the project's tests pass with all its changes. The tests run in a fork o
 apply NAME, or parts of several with croft work apply NAME PATH.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: run(func(ctx context.Context, args []string) error {
-			e, err := a.workEnv(true)
+			e, err := a.workEnv(len(args) == 0)
 			if err != nil {
 				return err
 			}
 			return a.withClient(ctx, func(c *client.Client) error {
-				list, err := a.works(ctx, c, e.project.Key())
+				key := ""
+				if len(args) == 0 {
+					key = e.project.Key()
+				}
+				list, err := a.works(ctx, c, key)
 				if err != nil {
 					return err
+				}
+				if len(list) == 0 && len(args) == 0 {
+					return noWorks(e)
 				}
 				for _, name := range args {
 					if !slices.ContainsFunc(list, func(ws client.Workspace) bool { return ws.Name == name }) {
