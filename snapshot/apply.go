@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/workspace/driver"
@@ -27,7 +30,7 @@ type ApplyOptions struct {
 
 	Stage    string // see RestoreOptions
 	Journals string // likewise
-	Owner    *Owner
+	Owner    *Owner // of written files; nil is the owner of the directory if this process is root, else its user
 }
 
 // Applied is the result of Apply.
@@ -60,6 +63,10 @@ func Apply(ctx context.Context, base, theirs Tree, dir string, opts *ApplyOption
 	if err != nil {
 		return nil, err
 	}
+	owner := opts.Owner
+	if owner == nil {
+		owner = dirOwner(root)
+	}
 	began := time.Now()
 	ours, merge := HostDir(dir, nil), opts.MergeOptions
 	merge.to = &destination{root: root, files: true}
@@ -80,7 +87,7 @@ func Apply(ctx context.Context, base, theirs Tree, dir string, opts *ApplyOption
 		}
 	}
 	unchanged := func() error { return m.checkUnchanged(ctx, ours, opts.Undo, res.Undo, began) }
-	_, err = Restore(ctx, next, dir, &RestoreOptions{Only: paths, PlainModes: true, Stage: opts.Stage, Journals: opts.Journals, Owner: opts.Owner, check: unchanged})
+	_, err = Restore(ctx, next, dir, &RestoreOptions{Only: paths, PlainModes: true, Stage: opts.Stage, Journals: opts.Journals, Owner: owner, check: unchanged})
 	if err != nil && res.Undo != "" && (fault.Of(err) == fault.Conflict || unchanged() == nil) { // nothing was written
 		err = errors.Join(err, opts.Undo.Delete(ctx, res.Undo))
 	}
@@ -175,6 +182,16 @@ func saveUndo(ctx context.Context, opts *ApplyOptions, dir string, ours, next Tr
 		return "", err
 	}
 	return m.ID, nil
+}
+
+// dirOwner returns the owner of a directory if this process may give files to it: root that
+// works in a directory of another user leaves no files of its own there.
+func dirOwner(dir string) *Owner {
+	var st unix.Stat_t
+	if os.Geteuid() != 0 || unix.Stat(dir, &st) != nil || st.Uid == 0 {
+		return nil
+	}
+	return &Owner{int(st.Uid), int(st.Gid)}
 }
 
 // realPath returns the absolute path of a directory without symlinks.

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/croft-run/croft/fault"
 )
 
@@ -95,6 +97,99 @@ func TestApplyDuringEdit(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestApplyWhileTheWorkspaceChanges changes files of the workspace at each moment of an apply
+// at which one is read: what was shown is applied, or it is a conflict that writes nothing.
+func TestApplyWhileTheWorkspaceChanges(t *testing.T) {
+	base := map[string]string{"aa": "1\n2\n3\n4\n5\n", "z": "1"}
+	theirs := map[string]string{"aa": "GOOD\n2\n3\n4\n5\n", "n": "GOOD", "z": "GOOD"}
+	shown := map[string]*Side{}
+	d, err := Diff(t.Context(), HostDir(plant(t, base), nil), HostDir(plant(t, theirs), nil), nil)
+	must0(t, err)
+	for _, ch := range d.Changes {
+		shown[ch.Path] = ch.New
+	}
+	for name := range theirs {
+		t.Run(name, func(t *testing.T) {
+			conflicts := 0
+			for at := 0; ; at++ {
+				ours := map[string]string{"aa": "1\n2\n3\n4\nHOST\n", "z": "1"} // aa is merged
+				dir, work, opens := plant(t, ours), plant(t, theirs), 0
+				change := func() {
+					must0(t, os.WriteFile(filepath.Join(work, name), []byte("EVIL\n2\n3\n4\n5\n")[:len(theirs[name])], 0o644))
+				}
+				if at == 0 { // after it was shown
+					change()
+				}
+				tree := &openTree{Tree: HostDir(work, nil), opened: func() {
+					if opens++; opens == at {
+						change()
+					}
+				}}
+				res, err := Apply(t.Context(), HostDir(plant(t, base), nil), tree, dir, &ApplyOptions{MergeOptions: MergeOptions{Expect: shown}})
+				if opens < at {
+					break
+				}
+				got := harvest(t, dir)
+				if strings.Contains(fmt.Sprint(got), "EVIL") || err == nil && (!res.Done || strings.Count(fmt.Sprint(got), "GOOD") != len(theirs)) {
+					t.Errorf("after file %d: %v, %v", at, err, got)
+				}
+				if err != nil {
+					conflicts++
+					if fault.Of(err) != fault.Conflict || strings.Contains(fmt.Sprint(got), "GOOD") {
+						t.Errorf("after file %d: %v, %v", at, err, got)
+					}
+				}
+			}
+			if conflicts == 0 {
+				t.Error("no change was a conflict")
+			}
+		})
+	}
+}
+
+// TestApplyTwice applies a change again to a file that has another change of the user as well:
+// there is nothing to write, and nothing to undo.
+func TestApplyTwice(t *testing.T) {
+	base, dir := HostDir(plant(t, map[string]string{"a": "1\n2\n3\n4\n5\n"}), nil), plant(t, map[string]string{"a": "HOST\n2\n3\n4\n5\n"})
+	theirs, s := HostDir(plant(t, map[string]string{"a": "1\n2\n3\n4\nAGENT\n"}), nil), Open(Dir(t.TempDir()), nil)
+	for i, want := range []int{1, 0} {
+		res, err := Apply(t.Context(), base, theirs, dir, &ApplyOptions{Undo: s})
+		must0(t, err)
+		if len(res.Applied) != want || !res.Done || (res.Undo != "") != (want > 0) {
+			t.Errorf("apply %d: %+v, %+v", i, res, res.Merged)
+		}
+	}
+}
+
+// TestApplyAsRoot applies to a directory of another user as root, and takes it back: the files
+// are that user's.
+func TestApplyAsRoot(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("skipped: user: it is not root")
+	}
+	const uid = 4711
+	base, dir := HostDir(plant(t, map[string]string{"a": "1", "b": "1"}), nil), plant(t, map[string]string{"a": "1", "b": "1"})
+	for _, name := range []string{".", "a", "b"} {
+		must0(t, os.Chown(filepath.Join(dir, name), uid, uid))
+	}
+	s := Open(Dir(t.TempDir()), nil)
+	owned := func(names ...string) {
+		t.Helper()
+		for _, name := range names {
+			var st unix.Stat_t
+			if err := unix.Lstat(filepath.Join(dir, name), &st); err != nil || st.Uid != uid || st.Gid != uid {
+				t.Errorf("%s has the owner %d:%d, %v", name, st.Uid, st.Gid, err)
+			}
+		}
+	}
+	res, err := Apply(t.Context(), base, HostDir(plant(t, map[string]string{"a": "2", "d/n": "2"}), nil), dir, &ApplyOptions{Undo: s})
+	must0(t, err)
+	owned("a", "d", "d/n")
+	_, err = Undo(t.Context(), s, res.Undo, dir, nil)
+	must0(t, err)
+	owned("a", "b")
 }
 
 // TestApplyListsOnce changes many files of one directory in trees that are listed over

@@ -209,6 +209,15 @@ func sideFromNode(n *Node) *Side {
 	return &Side{Type: info.Type, Mode: info.Mode, Size: info.Size, Digest: info.Digest, Target: info.Target}
 }
 
+// matches reports whether a node is what a side describes. A nil side describes nothing.
+func (s *Side) matches(n *Node) bool {
+	if s == nil || n == nil {
+		return s == nil && n == nil
+	}
+	now := sideFromNode(n)
+	return s.Type == now.Type && s.Target == now.Target && s.Mode&0o777 == now.Mode&0o777 && (s.Type != driver.TypeFile || s.Digest == now.Digest)
+}
+
 func (d *treeDiff) isSelected(name string, dir bool) bool {
 	return d.only.contains(name) || dir && d.only.hasBelow(name)
 }

@@ -214,7 +214,11 @@ func (p *installer) makeFile(ctx context.Context, from Directory, n *Node, to in
 		return err
 	}
 	defer r.Close()
-	if f, ok := r.(*hostFile); ok {
+	host := r
+	if c, ok := r.(*checkedFile); ok {
+		host = c.ReadCloser
+	}
+	if f, ok := host.(*hostFile); ok {
 		attrs, err := listXattrs(f.fd)
 		if err != nil {
 			return err

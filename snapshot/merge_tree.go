@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"hash"
+	"io"
 	"maps"
 	"path"
 	"slices"
@@ -36,6 +38,11 @@ type MergeOptions struct {
 	// Autorun includes autorun files: editor tasks, hooks and the like, which tools
 	// of the user run without being asked.
 	Autorun bool
+
+	// Expect is what the changed paths must be in theirs, nil where nothing is: what a user
+	// was shown. If one is something else, or has no entry, Merge is fault.Conflict. A nil
+	// map expects nothing.
+	Expect map[string]*Side
 
 	// Ours and Theirs are the names of the sides in texts and conflict markers; ""
 	// is "ours" and "theirs".
@@ -261,6 +268,9 @@ func (m *merger) mergePath(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+	if want, ok := m.opts.Expect[name]; m.opts.Expect != nil && (!ok || !want.matches(t)) {
+		return errTheirsChanged(name)
+	}
 	chosen, some := m.opts.Hunks[name]
 	switch {
 	case some:
@@ -271,12 +281,12 @@ func (m *merger) mergePath(ctx context.Context, name string) error {
 	case isType(driver.TypeDir, o) && (t == nil || t.Type != driver.TypeDir):
 		return m.mergeDirectory(ctx, name, t)
 	case equalNodes(o, b):
-		return m.takeTheirs(ctx, name, t, fromTree(m.theirs, name))
+		return m.takeTheirs(ctx, name, t, m.openTheirs(name, t))
 	case isType(driver.TypeDir, o, t):
 		m.mergeMode(name, b, o, t)
 		return nil
 	case isType(driver.TypeFile, b, o, t):
-		theirs, err := m.readText(ctx, m.theirs, name, t)
+		theirs, err := m.readTheirs(ctx, name, t)
 		if err != nil {
 			return err
 		}
@@ -312,7 +322,7 @@ func (m *merger) mergeDirectory(ctx context.Context, name string, t *Node) error
 		return err
 	}
 	if rest == "" {
-		return m.takeTheirs(ctx, name, t, fromTree(m.theirs, name))
+		return m.takeTheirs(ctx, name, t, m.openTheirs(name, t))
 	}
 	if t == nil {
 		m.out.Same = append(m.out.Same, name) // kept for its other entries
@@ -401,6 +411,52 @@ func (m *merger) readText(ctx context.Context, t Tree, name string, n *Node) ([]
 	return data, nil
 }
 
+// readTheirs is readText for theirs, which may change meanwhile.
+func (m *merger) readTheirs(ctx context.Context, name string, t *Node) ([]byte, error) {
+	text, err := m.readText(ctx, m.theirs, name, t)
+	if err == nil && text != nil && sum(text) != t.Content {
+		err = errTheirsChanged(name)
+	}
+	return text, err
+}
+
+// openTheirs opens a file of theirs. If its content is not that of t any more, reading fails.
+func (m *merger) openTheirs(name string, t *Node) opener {
+	open := fromTree(m.theirs, name)
+	if !isType(driver.TypeFile, t) {
+		return open
+	}
+	want := t.Content
+	return func(ctx context.Context) (io.ReadCloser, error) {
+		r, err := open(ctx)
+		if _, stored := r.(*storedFile); stored || err != nil { // the store checks it
+			return r, err
+		}
+		return &checkedFile{r, driver.NewDigest(), name, want}, nil
+	}
+}
+
+// A checkedFile is an open file that must have a certain content.
+type checkedFile struct {
+	io.ReadCloser
+	read hash.Hash
+	name string
+	want ID
+}
+
+func (f *checkedFile) Read(buf []byte) (int, error) {
+	n, err := f.ReadCloser.Read(buf)
+	f.read.Write(buf[:n]) //nolint:errcheck // a hash returns none
+	if err == io.EOF && ID(f.read.Sum(nil)) != f.want {
+		err = errTheirsChanged(f.name)
+	}
+	return n, err
+}
+
+func errTheirsChanged(name string) error {
+	return fmt.Errorf("snapshot: apply: %w: %s was changed in the workspace meanwhile; nothing was written: look at it again", fault.Conflict, name)
+}
+
 // mergeHunks merges the chosen hunks of a file.
 func (m *merger) mergeHunks(ctx context.Context, name string, b, o, t *Node, chosen []int) error {
 	if !isType(driver.TypeFile, b, o, t) {
@@ -410,7 +466,7 @@ func (m *merger) mergeHunks(ctx context.Context, name string, b, o, t *Node, cho
 	if err != nil {
 		return err
 	}
-	theirs, err := m.readText(ctx, m.theirs, name, t)
+	theirs, err := m.readTheirs(ctx, name, t)
 	if err != nil {
 		return err
 	}
@@ -441,6 +497,10 @@ func (m *merger) mergeText(ctx context.Context, name string, b, o, t *Node, thei
 	n := *o
 	n.Mode, n.stat, n.ModTime = mode, nil, time.Now()
 	if o.Content == t.Content || t.Content == b.Content {
+		if mode == o.Mode {
+			m.out.Same = append(m.out.Same, name)
+			return nil
+		}
 		return m.takeTheirs(ctx, name, &n, fromTree(m.ours, name))
 	}
 	base, err := m.readText(ctx, m.base, name, b)
@@ -457,7 +517,7 @@ func (m *merger) mergeText(ctx context.Context, name string, b, o, t *Node, thei
 	if base == nil || ours == nil || theirs == nil {
 		if o.Content == b.Content {
 			n.Content, n.Size, n.List = t.Content, t.Size, t.List
-			return m.takeTheirs(ctx, name, &n, fromTree(m.theirs, name))
+			return m.takeTheirs(ctx, name, &n, m.openTheirs(name, t))
 		}
 		m.addContentConflict(name, b, o, t)
 		return nil
@@ -475,5 +535,9 @@ func (m *merger) mergeText(ctx context.Context, name string, b, o, t *Node, thei
 		}
 	}
 	n.Content, n.Size, n.List = sum(merged), int64(len(merged)), ID{}
+	if equalNodes(o, &n) { // the change is there already, beside others
+		m.out.Same = append(m.out.Same, name)
+		return nil
+	}
 	return m.takeTheirs(ctx, name, &n, inMemory(merged))
 }

@@ -14,7 +14,7 @@ type UndoOptions struct {
 	DryRun   bool // only report the changes
 	Stage    string
 	Journals string
-	Owner    *Owner
+	Owner    *Owner // see ApplyOptions
 
 	// Workspace is the name or id of the workspace that was applied; "" is any.
 	Workspace string
@@ -55,7 +55,11 @@ func Undo(ctx context.Context, s *Store, id, dir string, opts *UndoOptions) (*Re
 		}
 		return res, nil
 	}
-	return Restore(ctx, s.StoredTree(m.Root), dir, &RestoreOptions{Only: paths, NoGit: true, Stage: opts.Stage, Journals: opts.Journals, Owner: opts.Owner})
+	owner := opts.Owner
+	if owner == nil {
+		owner = dirOwner(dir)
+	}
+	return Restore(ctx, s.StoredTree(m.Root), dir, &RestoreOptions{Only: paths, NoGit: true, Stage: opts.Stage, Journals: opts.Journals, Owner: owner})
 }
 
 // undoManifest finds the snapshot of an Apply to a directory.

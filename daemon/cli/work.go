@@ -623,5 +623,5 @@ func detachedNetwork(ws client.Workspace) string {
 	if ws.Kind == work.HostKind {
 		return ""
 	}
-	return " without network"
+	return ", without network"
 }

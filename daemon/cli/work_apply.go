@@ -126,15 +126,7 @@ func (a *command) applyWork(ctx context.Context, opts workApplyOptions) error {
 		if opts.message == "" {
 			opts.message = "Apply the changes of " + opts.name
 		}
-		shown := opts.check
-		opts.check = func(d *snapshot.Comparison) error {
-			if shown != nil {
-				if err := shown(d); err != nil {
-					return err
-				}
-			}
-			return checkCommitted(ctx, opts.dir, d, opts.apply.Only)
-		}
+		opts.check = func(d *snapshot.Comparison) error { return checkCommitted(ctx, opts.dir, d, opts.apply.Only) }
 		opts.after = func(paths []string) error { return a.commitPaths(ctx, opts.dir, paths, opts.message) }
 	}
 	return a.wsApply(ctx, opts.wsApplyOptions)
@@ -169,6 +161,9 @@ func checkCommitted(ctx context.Context, dir string, d *snapshot.Comparison, onl
 	if _, err := userGit(ctx, dir, nil, "var", "GIT_COMMITTER_IDENT"); err != nil {
 		return fmt.Errorf("apply --commit: %w: git does not know who you are, and nothing was applied: run git config user.name NAME and git config user.email ADDRESS", fault.WrongState)
 	}
+	if err := checkFilters(ctx, dir, paths); err != nil {
+		return err
+	}
 	out, err := userGit(ctx, dir, nil, "status", "--porcelain", "-z", "--no-renames", "--untracked-files=all")
 	if err != nil {
 		return err
@@ -200,6 +195,56 @@ func checkCommitted(ctx context.Context, dir string, d *snapshot.Comparison, onl
 	return nil
 }
 
+// checkFilters refuses a commit for which git would run a filter of the user's configuration
+// that may run files of the project: the work may have changed these.
+func checkFilters(ctx context.Context, dir string, paths []string) error {
+	out, err := userGit(ctx, dir, paths, "check-attr", "--stdin", "-z", "filter")
+	if err != nil {
+		return err
+	}
+	const fields = 3 // path, attribute and value
+	seen := map[string]bool{"unspecified": true, "unset": true, "set": true}
+	for all := strings.Split(out, "\x00"); len(all) > fields; all = all[fields:] {
+		name := all[fields-1]
+		if seen[name] {
+			continue
+		}
+		seen[name] = true
+		for _, key := range []string{"clean", "process"} {
+			command, err := userGit(ctx, dir, nil, "config", "--get", "filter."+name+"."+key)
+			if err != nil { // there is none
+				continue
+			}
+			if command = strings.TrimSpace(command); filterRunsFiles(dir, command) {
+				return fmt.Errorf("apply --commit: %w: git would run the filter %s (%s), which may run files that the work changed; nothing was applied: "+
+					"apply without --commit, look at the changes, and commit with git", fault.PermissionDenied, printable(name), printable(command))
+			}
+		}
+	}
+	return nil
+}
+
+// filterRunsFiles reports whether the command of a filter is more than a program in PATH, or
+// elsewhere on the host, with arguments that are no files of the project.
+func filterRunsFiles(dir, command string) bool {
+	command = strings.ReplaceAll(command, `"`, "")
+	if strings.ContainsAny(command, "$`;&|<>(){}[]*?!~'\\\n") {
+		return true
+	}
+	for _, word := range strings.Fields(command) {
+		at := word
+		if !filepath.IsAbs(word) {
+			at = filepath.Join(dir, word)
+		}
+		rel, err := filepath.Rel(dir, at)
+		inside := err == nil && filepath.IsLocal(rel)
+		if _, err := os.Lstat(at); inside && (err == nil || strings.Contains(word, "/")) {
+			return true
+		}
+	}
+	return false
+}
+
 // pathspecs are the arguments of git that read paths from standard input.
 var pathspecs = []string{"--pathspec-from-file=-", "--pathspec-file-nul"}
 
@@ -226,7 +271,9 @@ func (a *command) commitPaths(ctx context.Context, dir string, paths []string, m
 		return err
 	}
 	if _, err := userGit(ctx, dir, paths, append([]string{"commit", "--quiet", "--no-verify", "--message", message}, pathspecs...)...); err != nil {
-		return err
+		// The files had no changes that were staged: see checkCommitted.
+		_, rerr := userGit(context.WithoutCancel(ctx), dir, paths, append([]string{"reset", "--quiet"}, pathspecs...)...)
+		return errors.Join(err, rerr)
 	}
 	commit, err := userGit(ctx, dir, nil, "rev-parse", "--short", "HEAD")
 	if err == nil {

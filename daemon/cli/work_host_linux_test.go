@@ -178,7 +178,7 @@ func TestWorkOnHostRefusals(t *testing.T) {
 		"--isolation none --secret A@example.com -- true":  "--secret is for works in the sandbox",
 		"--isolation none --share-login claude":            "--share-login is for works in the sandbox",
 		"--isolation none --in-place -- true":              "--in-place is for works in the sandbox",
-		"--isolation none --ro /opt -- true":               "--rw, --ro and --sockets is for works in the sandbox",
+		"--isolation none --ro /opt -- true":               "--ro is for works in the sandbox",
 		"--isolation none --toolchain npm -- true":         "--toolchain is for works in the sandbox",
 		"--isolation none --yolo claude":                   "--yolo is for works in the sandbox; with --isolation none leave it out: nothing confines an agent",
 		"--isolation none -- nosuch":                       `program "nosuch": not found`,
@@ -196,6 +196,7 @@ func TestWorkOnHostRefusals(t *testing.T) {
 	}
 	w.run(words("work --isolation none --memory 1G --best-effort -- true"), "limits of the workspace are not enforced: memory")
 	w.run(words("work --isolation namespaces -- true"))
+	w.run(words("work --isolation process -- true")) // a stronger one: see the table of docs/work.md
 	w.run(words("work discard --all --yes"))
 }
 

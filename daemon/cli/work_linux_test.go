@@ -62,7 +62,7 @@ func TestWorkSurvivesKill(t *testing.T) {
 	list := func(state string) string {
 		t.Helper()
 		out, err := in("work", "list").CombinedOutput()
-		if fields := strings.Fields(string(out)); err != nil || len(fields) < 8 || !slices.Equal(fields[5:8], []string{"app-sh", "sh", state}) {
+		if fields := strings.Fields(string(out)); err != nil || len(fields) < 9 || !slices.Equal(fields[6:9], []string{"app-sh", "sh", state}) {
 			t.Errorf("the works are\n%s%v; want app-sh %s", out, err, state)
 		}
 		return string(out)
@@ -367,7 +367,7 @@ func TestHostUserCroft(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "data")
 	cmd := croft(t, data)
 	cmd = exec.CommandContext(t.Context(), "unshare", "--mount", "sh", "-c", script, "sh", cmd.Path)
-	cmd.Env = append(os.Environ(), "CROFT_DATA="+data, "HOME=/home/croft")
+	cmd.Env = append(os.Environ(), "CROFT_DATA="+data, "HOME=/home/croft", "GOPATH=", "GOCACHE=", "GOMODCACHE=")
 	out, err := cmd.CombinedOutput()
 	if _, bad := errors.AsType[*exec.ExitError](err); !bad && err != nil || cmd.ProcessState.ExitCode() == 99 || strings.Contains(string(out), "unshare:") {
 		t.Skipf("skipped: host: it lacks the right to mount a tmpfs: %v\n%s", err, out)
@@ -436,6 +436,8 @@ func TestWorkMistakes(t *testing.T) {
 	says("two is a work, not a path", "work", "apply", "one", "two")
 	says("the repository has no commit yet", "work", "apply", "one", "--branch", "b")
 	says("git does not know who you are", "work", "apply", "one", "--commit")
+	says("there is no command after --", "work", "--")
+	says("no apply of one is left to take back", "work", "undo", "one")
 	if _, err := os.Stat(filepath.Join(dir, "f")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("f was applied: %v", err)
 	}
@@ -443,6 +445,55 @@ func TestWorkMistakes(t *testing.T) {
 	says("nothing to apply", "work", "apply", "one")
 	says("removed two", "work", "discard", "--all", "--yes")
 	says("has no work", "work", "discard", "--all")
+}
+
+// TestWorkCommit: a commit that fails takes the changes back, and the same command works
+// afterwards. Filters that may run files of the project are refused.
+func TestWorkCommit(t *testing.T) {
+	dir, in := workProject(t)
+	git := func(args ...string) string {
+		t.Helper()
+		out, err := exec.Command("git", append([]string{"-C", dir, "-c", "user.name=a", "-c", "user.email=a@b"}, args...)...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("git %q: %v\n%s", args, err, out)
+		}
+		return string(out)
+	}
+	git("commit", "-q", "--allow-empty", "-m", "first")
+	git("config", "user.name", "a")
+	git("config", "user.email", "a@b")
+	says := func(want string, args ...string) {
+		t.Helper()
+		if out, _ := in(args...).CombinedOutput(); !strings.Contains(string(out), want) {
+			t.Errorf("croft %q: %s\nwant %q", args, out, want)
+		}
+	}
+	says("changed 1 file", "work", "--name", "one", "--", "sh", "-c", "echo x > f")
+	for name, want := range map[string]string{"index": "git add", "refs/heads/" + strings.TrimSpace(git("branch", "--show-current")): "git commit"} {
+		lock := filepath.Join(dir, ".git", name+".lock")
+		if err := os.WriteFile(lock, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		says("the changes were taken back", "work", "apply", "one", "--commit")
+		says(want, "work", "apply", "one", "--commit")
+		if err := os.Remove(lock); err != nil {
+			t.Fatal(err)
+		}
+		if out := git("status", "--porcelain"); out != "" {
+			t.Errorf("after a failed %s: %s", want, out)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, ".git/info/attributes"), []byte("f filter=x\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range []string{"./tools/x.sh", "cd tools && x", "sh tools/x.sh", "T=tools; $T/x"} {
+		git("config", "filter.x.clean", command)
+		says("git would run the filter x", "work", "apply", "one", "--commit")
+	}
+	git("config", "filter.x.clean", `"cat" -`)
+	says("committed", "work", "apply", "one", "--commit")
+	says("took back the apply of one", "work", "undo", "one")
+	says("removed one", "work", "discard", "one")
 }
 
 // TestWorkAtGVisor starts works at the level gvisor before and after a change of the

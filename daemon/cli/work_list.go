@@ -586,10 +586,10 @@ func (l workLog) write(w io.Writer) error {
 	for _, h := range l.Hosts {
 		var text []string
 		if h.Reached > 0 {
-			text = append(text, "reached " + countText(h.Reached, "time"))
+			text = append(text, "reached "+countText(h.Reached, "time"))
 		}
 		if h.Refused > 0 {
-			text = append(text, "refused " + countText(h.Refused, "time"))
+			text = append(text, "refused "+countText(h.Refused, "time"))
 		}
 		rows = append(rows, []string{h.Host, strings.Join(text, ", ")})
 	}

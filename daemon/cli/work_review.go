@@ -230,20 +230,17 @@ func (r *reviewer) keep(ctx context.Context) (release func(), err error) {
 	}, err
 }
 
-// checkShown refuses changes that differ from those that were shown.
-func (r *reviewer) checkShown(d *snapshot.Comparison) error {
-	shown := map[string]*snapshot.FileChange{}
+// shown returns what was shown, by path. Nothing else is applied.
+func (r *reviewer) shown() map[string]*snapshot.Side {
+	sides := map[string]*snapshot.Side{}
 	for i := range r.all {
-		shown[r.all[i].Path] = &r.all[i]
-	}
-	same := func(a, b *snapshot.Side) bool { return a == nil && b == nil || a != nil && b != nil && *a == *b }
-	for i := range d.Changes {
-		now := &d.Changes[i]
-		if was := shown[now.Path]; was == nil || was.Kind != now.Kind || was.From != now.From || !same(was.Old, now.Old) || !same(was.New, now.New) {
-			return fmt.Errorf("review: %w: %s has changed in the work since it was shown; nothing was applied: review it again", fault.Conflict, printable(now.Path))
+		ch := &r.all[i]
+		if ch.From != "" {
+			sides[ch.From] = nil
 		}
+		sides[ch.Path] = ch.New
 	}
-	return nil
+	return sides
 }
 
 func (r *reviewer) run(ctx context.Context) error {
@@ -280,7 +277,7 @@ func (r *reviewer) run(ctx context.Context) error {
 	}
 	opts := r.opts
 	paths, hunks := r.selection()
-	opts.apply.Only, opts.hunks, opts.check = paths, nil, r.checkShown
+	opts.apply.Only, opts.hunks, opts.apply.Expect = paths, nil, r.shown()
 	for name, list := range hunks {
 		for _, n := range list {
 			opts.hunks = append(opts.hunks, fmt.Sprintf("%s:%d", name, n))
@@ -326,7 +323,7 @@ func (r *reviewer) applyTo(ctx context.Context, fork string, paths []string, hun
 	if err != nil {
 		return err
 	}
-	out, err := history.Apply(ctx, source, target, &history.ApplyOptions{To: r.opts.to, MergeOptions: snapshot.MergeOptions{Only: paths, Hunks: hunks, Autorun: true}})
+	out, err := history.Apply(ctx, source, target, &history.ApplyOptions{To: r.opts.to, MergeOptions: snapshot.MergeOptions{Only: paths, Hunks: hunks, Autorun: true, Expect: r.shown()}})
 	if err == nil && len(out.Conflicts) > 0 {
 		err = fmt.Errorf("test: %w: %s", fault.Conflict, out.Conflicts[0].Reason)
 	}

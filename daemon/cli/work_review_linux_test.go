@@ -241,7 +241,7 @@ func TestAttackWorkChangesDuringReview(t *testing.T) {
 		t.Fatalf("ws exec: %v\n%s", err, out)
 	}
 	review.Types("qy")
-	review.Shows("new/unseen has changed in the work since it was shown; nothing was applied")
+	review.Shows("new/unseen was changed in the workspace meanwhile; nothing was written")
 	if err := review.Ends(); err == nil {
 		t.Error("the review ended with status 0")
 	}

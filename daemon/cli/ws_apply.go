@@ -39,7 +39,7 @@ type wsApplyOptions struct {
 
 	toUndo string                             // the command that undoes the apply; "" is croft ws apply
 	check  func(d *snapshot.Comparison) error // before anything is applied; nil checks nothing
-	after  func(paths []string) error         // after these paths were applied; nil does nothing
+	after  func(paths []string) error         // after these paths were applied, which its error takes back; nil does nothing
 }
 
 // noun returns the command whose subcommands are about the workspace.
@@ -232,18 +232,30 @@ func (a *command) wsApply(ctx context.Context, opts wsApplyOptions) error {
 			return err
 		}
 		res.AddScope(d)
+		if opts.after != nil && res.Done && len(res.Conflicts) == 0 {
+			if err := opts.after(res.Applied); err != nil {
+				return takeBack(context.WithoutCancel(ctx), store, journals, dir, res.Undo, err)
+			}
+		}
 		if res.Undo != "" {
 			a.note("to undo: %s", cmp.Or(opts.toUndo, fmt.Sprintf("croft ws apply %s %s --undo %s", opts.name, opts.dir, res.Undo)))
 		}
 		if res.Done {
 			a.noteLinksOut(dir, res.Applied)
 		}
-		err = a.printMerge(res, res.Merged, res.Done, opts)
-		if opts.after != nil && res.Done && len(res.Conflicts) == 0 {
-			err = errors.Join(err, opts.after(res.Applied))
-		}
-		return err
+		return a.printMerge(res, res.Merged, res.Done, opts)
 	})
+}
+
+// takeBack undoes an apply whose next step failed, and returns why.
+func takeBack(ctx context.Context, store *snapshot.Store, journals, dir, id string, cause error) error {
+	if id == "" { // nothing was written
+		return cause
+	}
+	if _, err := snapshot.Undo(ctx, store, id, dir, &snapshot.UndoOptions{Journals: journals}); err != nil {
+		return fmt.Errorf("%w; the changes are in %s, and could not be taken back: %w", cause, printable(dir), err)
+	}
+	return errors.Join(fmt.Errorf("%w; the changes were taken back", cause), store.Delete(ctx, id))
 }
 
 // noteLinksOut names the symlinks that were applied to a directory and lead out of it: who
