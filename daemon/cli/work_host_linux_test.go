@@ -197,7 +197,21 @@ func TestWorkOnHostRefusals(t *testing.T) {
 	w.run(words("work --isolation none --memory 1G --best-effort -- true"), "limits of the workspace are not enforced: memory")
 	w.run(words("work --isolation namespaces -- true"))
 	w.run(words("work --isolation process -- true")) // a stronger one: see the table of docs/work.md
+	w.run(words("work --isolation none claude"))
+	w.fails(2, words("work attach app-claude --yolo"), "nothing confines an agent")
+	w.fails(4, []string{"work", "--parallel", "2", "--", "sh", "-c", "exit 4"}, "ended with status 4")
 	w.run(words("work discard --all --yes"))
+	// The repository of a linked worktree is no copy.
+	linked := filepath.Join(w.home, "linked")
+	if out, err := exec.Command("git", "-C", w.dir, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "x").CombinedOutput(); err != nil {
+		t.Fatalf("git commit: %v\n%s", err, out)
+	}
+	if out, err := exec.Command("git", "-C", w.dir, "worktree", "add", "-q", linked).CombinedOutput(); err != nil {
+		t.Fatalf("git worktree: %v\n%s", err, out)
+	}
+	cmd := w.cmd(words("work --isolation none -- true")...)
+	cmd.Dir = linked
+	w.finish(cmd, 125, "which git in a copy would change, too")
 }
 
 // TestWorkOnHostTerminal detaches from a command with a guest, kills croft, and attaches
@@ -224,6 +238,17 @@ func TestWorkOnHostTerminal(t *testing.T) {
 		if _ = s.Ends(); s.Cmd.ProcessState.ExitCode() != 7 {
 			t.Errorf("exit status %d, want 7\n%s", s.Cmd.ProcessState.ExitCode(), s.Text())
 		}
+		s = onTTY(t, w.cmd("work", "--isolation", "none", "--parallel", "2", "--name", "p", "--", "sleep", "1000"))
+		s.Shows("p-1 runs")
+		s.Shows("p-2 runs")
+		if err := s.Cmd.Process.Signal(os.Interrupt); err != nil {
+			t.Fatal(err)
+		}
+		s.Shows("p-2 keeps running, for 15 minutes; come back with: croft work attach p-2; end it with: croft work discard p-2")
+		if _ = s.Ends(); s.Cmd.ProcessState.ExitCode() != 130 {
+			t.Errorf("exit status %d, want 130\n%s", s.Cmd.ProcessState.ExitCode(), s.Text())
+		}
+		w.run(words("work discard --all --yes"))
 	})
 	t.Run("croft-mac", func(t *testing.T) {
 		w := newHostWork(t, "croft-mac")
