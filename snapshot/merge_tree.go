@@ -3,6 +3,7 @@ package snapshot
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"hash"
 	"io"
@@ -446,8 +447,8 @@ type checkedFile struct {
 
 func (f *checkedFile) Read(buf []byte) (int, error) {
 	n, err := f.ReadCloser.Read(buf)
-	f.read.Write(buf[:n]) //nolint:errcheck // a hash returns none
-	if err == io.EOF && ID(f.read.Sum(nil)) != f.want {
+	f.read.Write(buf[:n])
+	if errors.Is(err, io.EOF) && ID(f.read.Sum(nil)) != f.want {
 		err = errTheirsChanged(f.name)
 	}
 	return n, err
