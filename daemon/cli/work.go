@@ -9,10 +9,12 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -25,6 +27,7 @@ import (
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/host/process"
 	"github.com/croft-run/croft/host/toolchain"
+	"github.com/croft-run/croft/internal/lazyregexp"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
@@ -537,17 +540,25 @@ func (a *command) noteWorkRefusals(ctx context.Context, c *client.Client, rec cl
 	}
 }
 
+// hostName matches names of hosts.
+var hostName = lazyregexp.New(`^[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?$`)
+
 // allowHint says how a work reaches a host, except link-local addresses: cloud metadata
-// services have credentials there.
+// services have credentials there. The work chose the text: a command that a user may copy
+// has no more than a name or an address, and a port.
 func allowHint(at string) string {
 	host := at
-	if h, _, err := net.SplitHostPort(at); err == nil {
+	if h, port, err := net.SplitHostPort(at); err == nil {
+		if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+			return ""
+		}
 		host = h
 	}
-	if ip := net.ParseIP(strings.Trim(host, "[]")); ip != nil && ip.IsLinkLocalUnicast() {
+	ip, err := netip.ParseAddr(host)
+	if err == nil && (ip.Zone() != "" || ip.Unmap().IsLinkLocalUnicast()) || err != nil && !hostName.MatchString(host) {
 		return ""
 	}
-	return fmt.Sprintf("; croft work allow %s lets it through", printable(at))
+	return fmt.Sprintf("; croft work allow %s lets it through", at)
 }
 
 // workParallel starts several works, and waits for the end of all.
