@@ -79,7 +79,7 @@ The exit status is that of the agent; 125 is an error of croft itself.`,
 		case dash == 0:
 			opts.start.Words = args
 		case work.FindAgent(args[0]) == nil:
-			return noAgent(cmd, args)
+			return noAgent(cmd, args, "")
 		case dash == 1 || dash < 0 && len(args) == 1:
 			opts.start.Agent, opts.start.Words = work.FindAgent(args[0]), args[1:]
 		default:
@@ -117,7 +117,8 @@ The exit status is that of the agent; 125 is an error of croft itself.`,
 }
 
 // noAgent is the error for a first word that is neither an agent nor a command of croft work.
-func noAgent(cmd *cobra.Command, args []string) error {
+// more stands for further arguments.
+func noAgent(cmd *cobra.Command, args []string, more string) error {
 	word := args[0]
 	if use, ok := otherCommands[cmd.CommandPath()+" "+word]; ok {
 		return usagef("unknown command %q for %q; use: %s", word, cmd.CommandPath(), use)
@@ -128,7 +129,7 @@ func noAgent(cmd *cobra.Command, args []string) error {
 	}
 	hint := commandHint(cmd, args, names)
 	if _, err := exec.LookPath(word); err == nil && hint == "" {
-		hint = "; use: croft work -- " + shellText(args)
+		hint = "; use: croft work -- " + shellText(args) + more
 	}
 	return usagef("%s is no agent: give one of %s, or a command after --%s", word, strings.Join(work.Names(), ", "), hint)
 }

@@ -162,7 +162,7 @@ func (a *command) noteUnchanged(d *snapshot.Comparison, opts wsDiffOptions) {
 		}
 		also := ""
 		if _, err := os.Lstat(filepath.Join(opts.project, at)); opts.project != "" && errors.Is(err, fs.ErrNotExist) {
-			also = ", and the project has no such file"
+			also = ", and the project has no such file, nor a work of that name"
 		}
 		a.note("no change at %s%s", printable(p), also)
 	}
