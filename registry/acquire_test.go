@@ -209,6 +209,26 @@ func TestAWorkspaceIsTriedAgainAfterAnOutage(t *testing.T) {
 	}
 }
 
+// A state that can't be read says nothing about the files, and may be restored.
+func TestACorruptStateIsNotStoredAsAFailure(t *testing.T) {
+	g := newRig(t, nil)
+	id := g.create(nil)
+	ws := g.acquireOK(id)
+	g.p.OnResolve(workspacetest.Plan{Err: fault.WithCause(fault.Failed, fault.CauseCorrupt)})
+	g.p.EvictCalls(1)
+	_, err := ws.Stat(t.Context(), ".", nil)
+	wantCode(t, "stat", err, fault.Failed)
+	g.wantState(id, Evicted)
+	if err := g.Close(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	_, err = g.Acquire(t.Context(), id)
+	wantCode(t, "acquire", err, fault.Failed)
+	g.p.OnResolve(workspacetest.Plan{})
+	g.acquireOK(id)
+	g.wantState(id, Ready)
+}
+
 func TestAPermanentFailureFailsFastEverywhereUntilReset(t *testing.T) {
 	g := newRig(t, nil)
 	id := g.create(nil)

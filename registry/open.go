@@ -268,10 +268,10 @@ func (r *Record) becomeReady() {
 
 // storeFailure stores a permanent failure and returns the error that every Acquire
 // returns from now on. It stores nothing if the caller's context ended, if the
-// store itself failed, or if another process holds the workspace, which then works
-// there.
+// store itself failed, if the state of the workspace is corrupt, which may be restored, or
+// if another process holds the workspace, which then works there.
 func (r *Registry) storeFailure(ctx context.Context, rec Record, opened bool, err error) error {
-	cut := ctx.Err() != nil || errors.As(err, new(notFailed))
+	cut := ctx.Err() != nil || errors.As(err, new(notFailed)) || !opened && fault.CauseOf(err) == fault.CauseCorrupt
 	ctx, cancel := cleanupContext(ctx)
 	defer cancel()
 	if cut {

@@ -89,6 +89,12 @@ func (s *ignoreState) ignores(name string, o, n *Node) bool {
 	return o == nil || s.old.Ignores(name, o.Type == driver.TypeDir)
 }
 
+// IsAutorun reports whether the change is of an autorun file, by its name. A merge, which
+// knows the rest of the tree, may leave out more, such as targets of symlinks.
+func (c *FileChange) IsAutorun() bool {
+	return autorun.Is(c.Path) || c.New != nil && c.New.Type == driver.TypeSymlink && autorun.IsParent(c.Path)
+}
+
 // dropAutorun removes the changes of autorun files, and lists them in m.out.
 func (m *merger) dropAutorun(ctx context.Context, changes []FileChange) ([]FileChange, error) {
 	kept, dropped, err := m.splitAutorun(ctx, changes)
@@ -121,9 +127,9 @@ func (m *merger) splitAutorun(ctx context.Context, changes []FileChange) (kept, 
 	}
 	for _, c := range changes {
 		folded := strings.ToLower(c.Path)
-		drop := autorun.Is(c.Path) || targets.contains(folded) || isRepositoryPart(c.Path) && isRepository(".")
+		drop := c.IsAutorun() || targets.contains(folded) || isRepositoryPart(c.Path) && isRepository(".")
 		if c.New != nil && c.New.Type == driver.TypeSymlink {
-			drop = drop || autorun.IsParent(c.Path) || targets.hasBelow(folded)
+			drop = drop || targets.hasBelow(folded)
 		}
 		for dir := path.Dir(c.Path); !drop && dir != "."; dir = path.Dir(dir) {
 			drop = isRepository(dir)

@@ -26,8 +26,8 @@ func (a *command) errorText(err error) (what, hint string) {
 		if own := adviceFor(line); advice == "" || insteadOfAdvice.MatchString(line) {
 			advice = own
 		}
-		if a.inWork && advice == programAdvice {
-			advice = workProgramAdvice
+		if a.inWork {
+			advice = workAdvice(advice)
 		}
 		lines = append(lines, line)
 		if advice != "" && !slices.Contains(hints, advice) {
@@ -98,11 +98,32 @@ func cutAdvice(text string) (what, advice string) {
 // the list of this program's providers where another program has the one that is meant.
 var insteadOfAdvice = lazyregexp.New(`failed to connect to the docker API|^unknown provider "kubernetes"`)
 
-// What to do about a program that does not exist: croft work has the toolchains already.
+// What to do about programs. In croft work it is another advice, see workAdvice.
 const (
+	pathAdvice        = "the path is inside the workspace; croft run begins with an empty one: --template . starts it with a copy of this directory, --rw . works in this directory"
+	workPathAdvice    = "the path is inside the copy of the project, from the current directory"
+	sudoAdvice        = "leave out sudo: nothing inside becomes another user, and the files of the workspace are its own already; programs are those of this host, read-only: install packages here, or choose an image that has them (docs/docker.md)"
+	workSudoAdvice    = "leave out sudo: the files of the work are its own already; programs are those of this host: install packages here, outside of the work"
 	programAdvice     = "the command is a program, not an image; a sandbox has those of this host below /usr and /opt, and with --toolchain auto those of your home directory"
 	workProgramAdvice = "install it on this host; a work in the sandbox has the programs below /usr and /opt, and the toolchains of your home directory (docs/work.md lists them), and with --ro DIR those of DIR"
 )
+
+// workAdvice returns what to do in croft work, which has the toolchains already, and neither
+// --provider nor images.
+func workAdvice(advice string) string {
+	switch advice {
+	case pathAdvice:
+		return workPathAdvice
+	case sudoAdvice:
+		return workSudoAdvice
+	case programAdvice:
+		return workProgramAdvice
+	}
+	if before, _, ok := strings.Cut(advice, "; --provider "); ok {
+		return before + "; --isolation none does without a sandbox"
+	}
+	return advice
+}
 
 // advices are what to do about errors that do not say it themselves.
 var advices = []struct {
@@ -123,9 +144,10 @@ var advices = []struct {
 	{lazyregexp.New(`failed to connect to the docker API`), "start a container engine, or name the socket of one with DOCKER_HOST; the provider sandbox needs none"},
 	{lazyregexp.New(`program "(cd|export|source|alias|ulimit|umask|set|unset|type|eval)": not found`), "it is a builtin of the shell: -- sh -c 'cd src && make'"},
 	{lazyregexp.New(`program "[^" ]* [^"]*": not found`), "the program and its arguments are separate words, such as: -- echo hi; a shell command is: -- sh -c 'echo hi'"},
-	{lazyregexp.New(`program "[^"]*/[^"]*": not found`), "the path is inside the workspace; croft run begins with an empty one: --template . starts it with a copy of this directory, --rw . works in this directory"},
+	{lazyregexp.New(`program "[^"]*/[^"]*": not found`), pathAdvice},
 	{lazyregexp.New(`program "[^"]*": not found`), programAdvice},
-	{lazyregexp.New(`denylisted token "(sudo|su)"$`), "leave out sudo: nothing inside becomes another user, and the files of the workspace are its own already; programs are those of this host, read-only: install packages here, or choose an image that has them (docs/docker.md)"},
+	{lazyregexp.New(`denylisted token "(sudo|su)"$`), sudoAdvice},
+	{lazyregexp.New(`the state file .* can't be used`), "restore this file; the files of the workspace are kept"},
 	{lazyregexp.New(`denylisted token "`), "leave it out: no command of a workspace may change the machine, or run what commands.deny of croft.yaml lists"},
 	{lazyregexp.New(`[Ww]orkspace path does not exist|directory .*: not found$`), "give a directory that exists: mkdir makes one"},
 	{lazyregexp.New(`is not a directory|: not a directory$`), "give a directory, not a file"},

@@ -30,6 +30,15 @@ func TestErrorText(t *testing.T) {
 			t.Errorf("%q: %q, hint %q; want %q, %q", tt.err, what, hint, tt.what, tt.hint)
 		}
 	}
+	w := &command{inWork: true}
+	for err, want := range map[string]string{
+		`program "./x": not found: no such file or directory`: workPathAdvice, `command uses denylisted token "sudo"`: workSudoAdvice,
+		`isolation "gvisor": unsupported: tried x; croft doctor says it; --provider docker isolates, too`: "croft doctor says it; --isolation none does without a sandbox",
+	} {
+		if _, hint := w.errorText(errors.New(err)); hint != want {
+			t.Errorf("%q in croft work: hint %q, want %q", err, hint, want)
+		}
+	}
 	joined := errors.Join(fmt.Errorf("registry: a: %w: choose x", fault.Conflict), fmt.Errorf("registry: b: %w: choose x", fault.Conflict))
 	if what, hint := a.errorText(joined); what != "a: conflict\nb: conflict" || hint != "choose x" {
 		t.Errorf("two errors: %q, hint %q", what, hint)

@@ -238,6 +238,7 @@ var mistakes = []mistake{
 	{"work rm", `unknown command "rm" for "croft work"`, "croft work discard"},
 	{"work ls", `unknown command "ls" for "croft work"`, "croft work list"},
 	{"work git status", "git is no agent", "croft work -- git status"},
+	{"work git -q status", "git is no agent", "croft work -- git ARGUMENT..."},
 	{"work claude fix it", "arguments of the agent after --", "croft work claude -- fix it"},
 	{"work claude -p fix", "unknown flag: -p", "the flags of the agent come after --"},
 	{"work discard nope", `work "nope": not found`, "croft work list"},

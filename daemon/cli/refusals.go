@@ -53,7 +53,10 @@ func (a *command) noteEventRefusals(ctx context.Context, c *client.Client, id st
 		if err != nil || !refused && e.Fields[event.FieldCode] == nil {
 			return err
 		}
-		at := net.JoinHostPort(fmt.Sprint(e.Fields[event.FieldHost]), fmt.Sprint(e.Fields[event.FieldPort]))
+		at := fmt.Sprint(e.Fields[event.FieldHost])
+		if port := e.Fields[event.FieldPort]; port != nil { // a malformed request has none
+			at = net.JoinHostPort(at, fmt.Sprint(port))
+		}
 		line := "refused: " + refusalText(at, fmt.Sprint(e.Fields[event.FieldReason]), "--allow-net %s lets it through")
 		if !refused {
 			line = "allowed but not reached: " + at + ": " + fmt.Sprint(e.Fields[event.FieldReason])

@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/workspace"
 )
 
@@ -73,11 +74,35 @@ func TestTerminalModes(t *testing.T) {
 func TestAllowHint(t *testing.T) {
 	for at, want := range map[string]string{
 		"example.com": "; croft work allow example.com lets it through", "198.51.100.7:8080": "; croft work allow 198.51.100.7:8080 lets it through",
-		"169.254.169.254": "", "169.254.169.254:8080": "", "fe80::1": "", "[fe80::1]:81": "",
+		"169.254.169.254": "", "169.254.169.254:8080": "", "fe80::1": "", "[fe80::1]:81": "", "::ffff:169.254.169.254": "",
+		"2001:db8::1": "; croft work allow 2001:db8::1 lets it through", `"x; id"`: "", `"x":<nil>`: "", "x:<nil>": "", "x;id": "", "--yes": "", "*": "", "": "",
 	} {
 		if got := allowHint(at); got != want {
 			t.Errorf("%s: %q, want %q", at, got, want)
 		}
+	}
+}
+
+// TestHostsOfAWork: a malformed request has no port, and what was allowed was not always reached.
+func TestHostsOfAWork(t *testing.T) {
+	all := map[string]*hostUse{}
+	for _, line := range []string{
+		`{"host":"\"x; id\"","verdict":"deny","code":"E_INVALID_ARGUMENT"}`,
+		`{"host":"a.test","port":443,"verdict":"allow","bytes_in":5}`,
+		`{"host":"a.test","port":443,"verdict":"allow","bytes_in":5,"code":"E_UNAVAILABLE"}`,
+		`{"host":"none.invalid","port":81,"verdict":"allow","bytes_in":0,"code":"E_UNAVAILABLE","status":503}`,
+	} {
+		e, err := event.Unmarshal([]byte(`{"event":"egress.request","sequence":1,"ts":"2026-01-01T00:00:00Z","fields":` + line + `}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		addRequest(all, e)
+	}
+	want := map[string]*hostUse{
+		`"x; id"`: {Host: `"x; id"`, Refused: 1}, "a.test": {Host: "a.test", Reached: 2}, "none.invalid:81": {Host: "none.invalid:81", Failed: 1},
+	}
+	if diff := cmp.Diff(want, all); diff != "" {
+		t.Errorf("the hosts differ (-want +got):\n%s", diff)
 	}
 }
 

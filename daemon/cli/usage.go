@@ -92,7 +92,7 @@ func unknownFlag(cmd *cobra.Command, err *pflag.NotExistError) error {
 	case cmd.Name() != "work":
 		return unknownCommand(cmd, given)
 	case work.FindAgent(given[0]) == nil:
-		return noAgent(cmd, given)
+		return noAgent(cmd, given, " ARGUMENT...") // the flags among them are not known here
 	}
 	hint := flagHint(cmd, flag)
 	if hint == "" {

@@ -9,10 +9,12 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -25,6 +27,7 @@ import (
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/host/process"
 	"github.com/croft-run/croft/host/toolchain"
+	"github.com/croft-run/croft/internal/lazyregexp"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
@@ -76,7 +79,7 @@ The exit status is that of the agent; 125 is an error of croft itself.`,
 		case dash == 0:
 			opts.start.Words = args
 		case work.FindAgent(args[0]) == nil:
-			return noAgent(cmd, args)
+			return noAgent(cmd, args, "")
 		case dash == 1 || dash < 0 && len(args) == 1:
 			opts.start.Agent, opts.start.Words = work.FindAgent(args[0]), args[1:]
 		default:
@@ -114,7 +117,8 @@ The exit status is that of the agent; 125 is an error of croft itself.`,
 }
 
 // noAgent is the error for a first word that is neither an agent nor a command of croft work.
-func noAgent(cmd *cobra.Command, args []string) error {
+// more stands for further arguments.
+func noAgent(cmd *cobra.Command, args []string, more string) error {
 	word := args[0]
 	if use, ok := otherCommands[cmd.CommandPath()+" "+word]; ok {
 		return usagef("unknown command %q for %q; use: %s", word, cmd.CommandPath(), use)
@@ -125,7 +129,7 @@ func noAgent(cmd *cobra.Command, args []string) error {
 	}
 	hint := commandHint(cmd, args, names)
 	if _, err := exec.LookPath(word); err == nil && hint == "" {
-		hint = "; use: croft work -- " + shellText(args)
+		hint = "; use: croft work -- " + shellText(args) + more
 	}
 	return usagef("%s is no agent: give one of %s, or a command after --%s", word, strings.Join(work.Names(), ", "), hint)
 }
@@ -537,17 +541,25 @@ func (a *command) noteWorkRefusals(ctx context.Context, c *client.Client, rec cl
 	}
 }
 
+// hostName matches names of hosts.
+var hostName = lazyregexp.New(`^[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?$`)
+
 // allowHint says how a work reaches a host, except link-local addresses: cloud metadata
-// services have credentials there.
+// services have credentials there. The work chose the text: a command that a user may copy
+// has no more than a name or an address, and a port.
 func allowHint(at string) string {
 	host := at
-	if h, _, err := net.SplitHostPort(at); err == nil {
+	if h, port, err := net.SplitHostPort(at); err == nil {
+		if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+			return ""
+		}
 		host = h
 	}
-	if ip := net.ParseIP(strings.Trim(host, "[]")); ip != nil && ip.IsLinkLocalUnicast() {
+	ip, err := netip.ParseAddr(host)
+	if err == nil && (ip.Zone() != "" || ip.Unmap().IsLinkLocalUnicast()) || err != nil && !hostName.MatchString(host) {
 		return ""
 	}
-	return fmt.Sprintf("; croft work allow %s lets it through", printable(at))
+	return fmt.Sprintf("; croft work allow %s lets it through", at)
 }
 
 // workParallel starts several works, and waits for the end of all.

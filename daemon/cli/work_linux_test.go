@@ -430,7 +430,7 @@ func TestWorkMistakes(t *testing.T) {
 	says("has no work", "work", "diff")
 	says("one changed 1 file", "work", "--name", "one", "--", "sh", "-c", "echo x > f")
 	says("two changed 1 file", "work", "--name", "two", "--", "sh", "-c", "echo x > g")
-	says("no change at nofile, and the project has no such file\n", "work", "diff", "one", "nofile")
+	says("no change at nofile, and the project has no such file, nor a work of that name\n", "work", "diff", "one", "nofile")
 	says("no change at .git\n", "work", "diff", "one", ".git", "f")
 	says(`work "three": not found`, "work", "discard", "one", "three")
 	says("two is a work, not a path", "work", "apply", "one", "two")

@@ -428,7 +428,28 @@ func (a *command) allowIn(ctx context.Context, c *client.Client, ws client.Works
 type hostUse struct {
 	Host    string `json:"host"`
 	Reached int    `json:"reached"`
+	Failed  int    `json:"failed"` // allowed, but not reached
 	Refused int    `json:"refused"`
+}
+
+// addRequest counts an outbound request of a work in all, which has the hosts by their names.
+func addRequest(all map[string]*hostUse, e event.Event) {
+	at := fmt.Sprint(e.Fields[event.FieldHost])
+	// A malformed request has no port.
+	if port := e.Fields[event.FieldPort]; port != nil && fmt.Sprint(port) != "80" && fmt.Sprint(port) != "443" {
+		at = net.JoinHostPort(at, fmt.Sprint(port))
+	}
+	if all[at] == nil {
+		all[at] = &hostUse{Host: at}
+	}
+	switch {
+	case e.Fields[event.FieldVerdict] == event.VerdictDeny:
+		all[at].Refused++
+	case e.Fields[event.FieldCode] != nil && fmt.Sprint(e.Fields[event.FieldBytesIn]) == "0":
+		all[at].Failed++ // nothing came back
+	default:
+		all[at].Reached++
+	}
 }
 
 // workEvents passes the events of a workspace to f, from the files of the data directory.
@@ -458,20 +479,8 @@ func (a *command) workEvents(id string, f func(e event.Event)) error {
 func (a *command) workHosts(_ context.Context, _ *client.Client, id string) ([]hostUse, error) {
 	all := map[string]*hostUse{}
 	err := a.workEvents(id, func(e event.Event) {
-		if e.Kind != event.EgressRequest {
-			return
-		}
-		at := fmt.Sprint(e.Fields[event.FieldHost])
-		if port := fmt.Sprint(e.Fields[event.FieldPort]); port != "80" && port != "443" {
-			at = net.JoinHostPort(at, port)
-		}
-		if all[at] == nil {
-			all[at] = &hostUse{Host: at}
-		}
-		if e.Fields[event.FieldVerdict] == event.VerdictDeny {
-			all[at].Refused++
-		} else {
-			all[at].Reached++
+		if e.Kind == event.EgressRequest {
+			addRequest(all, e)
 		}
 	})
 	list := []hostUse{}
@@ -587,6 +596,9 @@ func (l workLog) write(w io.Writer) error {
 		var text []string
 		if h.Reached > 0 {
 			text = append(text, "reached "+countText(h.Reached, "time"))
+		}
+		if h.Failed > 0 {
+			text = append(text, "not reached "+countText(h.Failed, "time"))
 		}
 		if h.Refused > 0 {
 			text = append(text, "refused "+countText(h.Refused, "time"))

@@ -138,6 +138,26 @@ func (r *review) takenFiles() []*snapshot.FileChange {
 	return list
 }
 
+// autorunMark is what is printed after the path of a file.
+func autorunMark(ch *snapshot.FileChange) string {
+	if ch.IsAutorun() {
+		return " autorun"
+	}
+	return ""
+}
+
+// takenAutorun returns how many autorun files are taken, by their names: an apply may leave
+// out more.
+func (r *review) takenAutorun() int {
+	n := 0
+	for _, ch := range r.takenFiles() {
+		if ch.IsAutorun() {
+			n++
+		}
+	}
+	return n
+}
+
 // summary says in a few words what is taken.
 func (r *review) summary() string {
 	return fmt.Sprintf("taken: %d of %s, in %s", countTaken(r.parts), countText(len(r.parts), "change"), countText(len(r.takenFiles()), "file"))
@@ -255,7 +275,7 @@ func (r *reviewer) run(ctx context.Context) error {
 			return err
 		}
 		r.a.noteGit(d.Git, "; croft work apply --commits brings commits")
-		r.a.noteScope(d.LeftOut)
+		r.a.noteScopeFor(d.LeftOut, "croft work apply ")
 		r.review = newReview(d)
 		return nil
 	})

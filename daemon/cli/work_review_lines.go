@@ -18,12 +18,15 @@ const linesHelp = `  y  take this change            n  leave it
 // askInLines asks about each part, and whether to apply what is taken.
 func (r *reviewer) askInLines(ctx context.Context) (apply bool, err error) {
 	for at := 0; at < len(r.parts); {
-		if err := r.a.writePatch(r.a.Out, r.patch(r.parts[at])); err != nil {
+		if err := r.a.writePrintablePatch(r.a.Out, r.patch(r.parts[at])); err != nil {
 			return false, err
 		}
 		noun := "hunk"
 		if r.parts[at].hunk == 0 {
 			noun = "file"
+		}
+		if r.files[r.parts[at].file].IsAutorun() {
+			noun += " (autorun)"
 		}
 		answer, err := r.askInput(fmt.Sprintf("(%d/%d) Take this %s [y,n,a,d,b,s,t,q,?]? ", at+1, len(r.parts), noun))
 		if err != nil {
@@ -80,7 +83,10 @@ func (r *reviewer) askInput(question string) (string, error) {
 func (r *reviewer) summarize() {
 	r.a.note("%s", r.summary())
 	for _, ch := range r.takenFiles() {
-		r.a.note("  %s", printable(ch.Path))
+		r.a.note("  %s%s", printable(ch.Path), autorunMark(ch))
+	}
+	if n := r.takenAutorun(); n > 0 && !r.opts.apply.Autorun {
+		r.a.note("%s left out: croft work apply --allow-autorun PATH applies them", countText(n, "autorun file"))
 	}
 }
 

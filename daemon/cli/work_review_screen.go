@@ -32,6 +32,7 @@ type reviewScreen struct {
 	*review
 	name, dir string // of the work, and where it is applied
 	colour    bool
+	autorun   bool // autorun files are applied, too
 	runTests  func(ctx context.Context, out *testOutput)
 
 	file    int  // that is chosen
@@ -70,7 +71,7 @@ type changeLine struct {
 // askOnScreen is askInLines on the whole terminal.
 func (r *reviewer) askOnScreen(ctx context.Context) (apply bool, err error) {
 	wake := make(chan struct{}, 1)
-	s := &reviewScreen{review: r.review, name: r.w.Name, dir: r.opts.dir, colour: r.a.useColour(r.a.Out)}
+	s := &reviewScreen{review: r.review, name: r.w.Name, dir: r.opts.dir, colour: r.a.useColour(r.a.Out), autorun: r.opts.apply.Autorun}
 	var notes bytes.Buffer // would disturb the screen
 	stderr := r.a.Err
 	r.a.Err = &notes
@@ -257,7 +258,12 @@ func (s *reviewScreen) frame(size driver.Size) []string {
 		}
 		body = s.testLines(size.Cols, height)
 	case askingApply:
-		hint = fmt.Sprintf("Apply %s of %s? y: yes  n: leave, apply nothing  esc: back  (to %s)", countText(countTaken(s.parts), "change"), countText(len(s.takenFiles()), "file"), printable(s.dir))
+		leftOut, how := "", ""
+		if n := s.takenAutorun(); n > 0 && !s.autorun {
+			leftOut, how = fmt.Sprintf(" (%s left out)", countText(n, "autorun file")), "; autorun files: croft work apply --allow-autorun PATH"
+		}
+		hint = fmt.Sprintf("Apply %s of %s%s? y: yes  n: leave, apply nothing  esc: back  (to %s%s)",
+			countText(countTaken(s.parts), "change"), countText(len(s.takenFiles()), "file"), leftOut, printable(s.dir), how)
 		body = s.reviewLines(size.Cols, height)
 	default:
 		body = s.reviewLines(size.Cols, height)
@@ -284,7 +290,7 @@ func (s *reviewScreen) reviewLines(cols, height int) []string {
 	const least = 24
 	left := least
 	for _, ch := range s.files {
-		left = max(left, len(printable(ch.Path))+len("> [x] M  +9999 -9999"))
+		left = max(left, len(printable(ch.Path))+len("> [x] M  +9999 -9999")+len(autorunMark(ch)))
 	}
 	left = min(left, cols*2/5)
 	files, changes := s.fileLines(left, height), s.changeLines(cols-left-1, height)
@@ -326,6 +332,9 @@ func (s *reviewScreen) fileLines(cols, count int) []string {
 		counts := fmt.Sprintf(" +%d -%d", ch.LinesAdded, ch.LinesRemoved)
 		if ch.Binary || ch.TooBig {
 			counts = " binary"
+		}
+		if ch.IsAutorun() { // without its lines, for which there may be no room
+			counts = autorunMark(ch)
 		}
 		cursor := " "
 		if i == s.file {

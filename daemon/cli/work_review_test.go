@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -86,6 +88,33 @@ func TestReviewLeaves(t *testing.T) {
 	for keys, want := range map[string]bool{"q": false, "Aqy": true, "Aqn": false, "Aq\x03": false, "A\x03": false, "AqxRq": false, "A?qqy": true, "Aq\x1bqy": true} {
 		if got := pressed(keys).apply; got != want {
 			t.Errorf("%q: apply %t, want %t", keys, got, want)
+		}
+	}
+}
+
+// TestReviewAutorun: an autorun file is marked, and the question says that it is left out,
+// unless the user allowed it. In lines no control character of a file is written.
+func TestReviewAutorun(t *testing.T) {
+	file := &snapshot.Side{Type: driver.TypeFile, Mode: 0o644}
+	d := &snapshot.Comparison{Changes: []snapshot.FileChange{{Path: ".vscode/tasks.json", Kind: snapshot.Added, New: file, Hunks: []snapshot.Hunk{{NewStart: 1, NewLines: 1, Lines: []string{"+\x1b[2J\n"}}}}}}
+	const leftOut = "1 autorun file left out"
+	for _, allowed := range []bool{false, true} {
+		s := &reviewScreen{review: newReview(d), autorun: allowed, tests: &testOutput{done: true}}
+		s.key("A")
+		s.key("q")
+		var out, notes bytes.Buffer
+		r := &reviewer{review: newReview(d), a: &command{Streams: Streams{In: strings.NewReader("y\ny\n"), Out: &out, Err: &notes}}}
+		r.opts.apply.Autorun = allowed
+		if apply, err := r.askInLines(t.Context()); !apply || err != nil {
+			t.Errorf("apply %t, %v", apply, err)
+		}
+		for form, shown := range map[string]string{"screen": strings.Join(s.frame(driver.Size{Rows: 9, Cols: 100}), "\n"), "lines": notes.String()} {
+			if !regexp.MustCompile(`tasks\.json +autorun`).MatchString(shown) || strings.Contains(shown, leftOut) == allowed {
+				t.Errorf("%s, allowed: %t:\n%s", form, allowed, shown)
+			}
+		}
+		if strings.Contains(out.String(), "\x1b") {
+			t.Errorf("the output is %q", out.String())
 		}
 	}
 }

@@ -131,7 +131,11 @@ func (a *command) noteGit(list []snapshot.GitChange, hint string) {
 }
 
 // noteScope prints the changes that were left out.
-func (a *command) noteScope(list []snapshot.LeftOut) {
+func (a *command) noteScope(list []snapshot.LeftOut) { a.noteScopeFor(list, "") }
+
+// noteScopeFor is noteScope for a command without the flags that include them: other, such
+// as "croft work apply ", has them.
+func (a *command) noteScopeFor(list []snapshot.LeftOut, other string) {
 	for _, l := range list {
 		names := make([]string, min(len(l.Paths), 5))
 		for i := range names {
@@ -141,7 +145,7 @@ func (a *command) noteScope(list []snapshot.LeftOut) {
 			names = append(names, "...")
 		}
 		about := map[string]string{
-			snapshot.LeftOutIgnored: " that changed (--ignored)", snapshot.LeftOutAutorun: " that changed (--allow-autorun)",
+			snapshot.LeftOutIgnored: " that changed (" + other + "--ignored)", snapshot.LeftOutAutorun: " that changed (" + other + "--allow-autorun)",
 			snapshot.LeftOutSpecial: " (FIFOs, sockets and devices)",
 		}[l.Reason]
 		a.note("left out: %s%s: %s", countText(l.Total, l.Reason+" file"), about, strings.Join(names, ", "))
@@ -158,7 +162,7 @@ func (a *command) noteUnchanged(d *snapshot.Comparison, opts wsDiffOptions) {
 		}
 		also := ""
 		if _, err := os.Lstat(filepath.Join(opts.project, at)); opts.project != "" && errors.Is(err, fs.ErrNotExist) {
-			also = ", and the project has no such file"
+			also = ", and the project has no such file, nor a work of that name"
 		}
 		a.note("no change at %s%s", printable(p), also)
 	}
@@ -183,6 +187,11 @@ func (a *command) writePatch(w io.Writer, d *snapshot.Comparison) error {
 	if _, ok := terminalFile(w); !ok {
 		return d.WriteUnified(w)
 	}
+	return a.writePrintablePatch(w, d)
+}
+
+// writePrintablePatch writes a patch for a person, with its control characters escaped.
+func (a *command) writePrintablePatch(w io.Writer, d *snapshot.Comparison) error {
 	var b bytes.Buffer
 	if err := d.WriteUnified(&b); err != nil {
 		return err

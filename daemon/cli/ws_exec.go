@@ -80,7 +80,11 @@ func (a *command) wsExec(ctx context.Context, opts wsExecOptions) error {
 // noteUnisolated says that nothing isolates the commands of a workspace, if so.
 func (a *command) noteUnisolated(ws *workspace.Workspace) {
 	if ws.Traits().Isolation.Rank() == 0 && ws.Capabilities().Has(driver.CapShell) {
-		a.note("croft: nothing of Croft isolates commands in this workspace from the machine that they run on; --provider sandbox does")
+		hint := "; --provider sandbox does"
+		if a.inWork { // it has no such flag
+			hint = ""
+		}
+		a.note("croft: nothing of Croft isolates commands in this workspace from the machine that they run on%s", hint)
 	}
 }
 

@@ -87,13 +87,31 @@ func (s *Store) Dir(id string) Dir { return Dir{s.Path(id), s.kind} }
 func (d Dir) statePath() string { return filepath.Join(d.Path, StateName(d.Kind)) }
 
 // Read reads the state. The error is fs.ErrNotExist if the state is missing, and Failed
-// with fault.CauseGone if a power loss has torn it.
+// with fault.CauseCorrupt if it can't be read or is not a valid one of this kind; the error
+// names the file, and does not quote it.
 func (d Dir) Read() (*State, error) {
 	data, err := os.ReadFile(d.statePath())
-	if err != nil {
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	return parseState(data, d.Kind)
+	var m *State
+	if err == nil {
+		m, err = parseState(data, d.Kind)
+	}
+	if err != nil {
+		return nil, d.unreadable(err)
+	}
+	return m, nil
+}
+
+// unreadable is the error of a state that can't be used. The files of the workspace are
+// there, and it works again when the state is valid again.
+func (d Dir) unreadable(reason error) error {
+	var failed *fs.PathError
+	if errors.As(reason, &failed) {
+		reason = failed.Err // the path is named already
+	}
+	return fault.WithCause(fmt.Errorf("%w: the state file %s of the workspace can't be used: %w", fault.Failed, d.statePath(), reason), fault.CauseCorrupt)
 }
 
 // Update changes the state under the exclusive flock: no other process changes the state,
@@ -147,40 +165,40 @@ func (s *Store) Files(m *State) string {
 }
 
 // Read reads the state of a workspace. The error is fs.ErrNotExist if there is no workspace
-// directory, and Failed if the state is not a valid one of this kind; the error does not
-// quote the state.
+// directory, and otherwise that of Dir.Read.
 func (s *Store) Read(id string) (*State, error) {
-	m, err := s.Dir(id).Read()
+	d := s.Dir(id)
+	m, err := d.Read()
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		if _, there := os.Lstat(s.Path(id)); there == nil {
-			return nil, fmt.Errorf("%w: the directory of the workspace has no state file %s", fault.Failed, StateName(s.kind))
+		if _, there := os.Lstat(d.Path); there == nil {
+			return nil, d.unreadable(errors.New("it is missing"))
 		}
 	case err == nil && m.ID != id:
-		return nil, errInvalid
+		return nil, d.unreadable(errInvalid)
 	}
 	return m, err
 }
 
-var errInvalid = fmt.Errorf("%w: the state of the workspace is not valid", fault.Failed)
+var errInvalid = errors.New("its content is not valid")
 
 func parseState(data []byte, kind string) (*State, error) {
 	if isTorn(data) {
-		return nil, Gone(kind)
+		return nil, errors.New("it is empty")
 	}
 	var header struct{ Version int }
 	if err := json.Unmarshal(data, &header); err != nil {
 		return nil, errInvalid
 	}
 	if header.Version != stateVersion {
-		return nil, fmt.Errorf("%w: the state of the workspace has version %d, and this croft reads version %d", fault.Failed, header.Version, stateVersion)
+		return nil, fmt.Errorf("it has version %d, and this croft reads version %d", header.Version, stateVersion)
 	}
 	m := new(State)
 	if err := driver.DecodeStrict(data, m); err != nil || m.Revision <= 0 || !m.hasValidDir() {
 		return nil, errInvalid
 	}
 	if m.Kind != kind {
-		return nil, fmt.Errorf("%w: the workspace is of another kind", fault.Failed)
+		return nil, errors.New("it is of another kind of workspace")
 	}
 	return m, nil
 }

@@ -14,8 +14,8 @@ import (
 )
 
 // A loss of power can leave the name of a state that was not on stable storage
-// yet, without what was in it. Such a workspace is gone, and still whose it was.
-func TestWhatLostItsStateIsGoneAndSwept(t *testing.T) {
+// yet, without what was in it. Such a workspace is still whose it was.
+func TestWhatLostItsStateIsCorruptAndSwept(t *testing.T) {
 	root := t.TempDir()
 	grounds := map[string]*Store{}
 	for _, kind := range []string{"test", "other"} {
@@ -34,8 +34,8 @@ func TestWhatLostItsStateIsGoneAndSwept(t *testing.T) {
 			if err := os.WriteFile(g.Dir(spec.ID).statePath(), left, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := g.Read(spec.ID); fault.Of(err) != fault.Failed || fault.CauseOf(err) != fault.CauseGone {
-				t.Errorf("got %v, want %s with the cause %s", err, fault.Failed, fault.CauseGone)
+			if _, err := g.Read(spec.ID); fault.Of(err) != fault.Failed || fault.CauseOf(err) != fault.CauseCorrupt {
+				t.Errorf("got %v, want %s with the cause %s", err, fault.Failed, fault.CauseCorrupt)
 			}
 			for _, kind := range []string{"other", "test"} {
 				if err := grounds[kind].Sweep(t.Context(), nil, nil); err != nil {

@@ -418,6 +418,9 @@ func TestDamagedMeta(t *testing.T) {
 		if err != nil && strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("the message echoes what was stored: %v", err)
 		}
+		if err != nil && (fault.CauseOf(err) != fault.CauseCorrupt || !strings.Contains(err.Error(), path)) {
+			t.Errorf("got %v with the cause %q, want %q, and the file", err, fault.CauseOf(err), fault.CauseCorrupt)
+		}
 		if fault.IsTransient(err) {
 			t.Errorf("%v is transient", err)
 		}

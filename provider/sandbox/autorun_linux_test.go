@@ -272,6 +272,24 @@ func TestWhatIsPlantedIsTold(t *testing.T) {
 	}
 }
 
+// TestUnreadableDirectoryIsNoChange: a warning names a directory that can't be read, which
+// is no autorun file that was changed.
+func TestUnreadableDirectoryIsNoChange(t *testing.T) {
+	dir := t.TempDir()
+	secret := filepath.Join(dir, "secret")
+	if err := os.Mkdir(secret, 0); err != nil {
+		t.Fatal(err)
+	}
+	ws := open(t, newProvider(t, t.TempDir()), func(s *driver.Spec) { s.Dir = dir })
+	res := script(t, ws, "true")
+	if len(res.AutorunChanges) > 0 {
+		t.Errorf("changes: %q", res.AutorunChanges)
+	}
+	if warned := strings.Contains(strings.Join(res.AutorunWarnings, "\n"), secret+" can't be read"); warned != (os.Geteuid() != 0) { // root reads all
+		t.Errorf("warnings: %q", res.AutorunWarnings)
+	}
+}
+
 // TestSwapBetweenJudgementAndMount: who replaces a directory, after it was judged,
 // by another one or by a symlink to it shows nothing of that.
 func TestSwapBetweenJudgementAndMount(t *testing.T) {
@@ -326,7 +344,7 @@ func swap(t *testing.T, how, dir, secret string) {
 }
 
 // inPlaceTests are those of directories of the user's.
-const inPlaceTests = "^(TestGitOfTheHostRunsNothingPlanted|TestPlaceholdersAreNeutralAndGo|TestCommitsInPlace|TestWhatIsPlantedIsTold|TestSwapBetweenJudgementAndMount|" +
+const inPlaceTests = "^(TestGitOfTheHostRunsNothingPlanted|TestPlaceholdersAreNeutralAndGo|TestCommitsInPlace|TestWhatIsPlantedIsTold|TestUnreadableDirectoryIsNoChange|TestSwapBetweenJudgementAndMount|" +
 	"TestGitOfTheHostRunsNothingThatItsConfigurationNames|TestNoPipeStopsTheStart|TestSymlinksAmongTraps|TestPrivateGit.*)$"
 
 func TestInPlaceUnprivileged(t *testing.T) { asNobody(t, inPlaceTests) }
@@ -342,7 +360,7 @@ func TestInPlaceBubblewrap(t *testing.T) { atLevel(t, driver.IsolationBubblewrap
 func TestInPlaceGVisor(t *testing.T) { atLevel(t, driver.IsolationGVisor, inPlaceTests) }
 
 func TestInPlaceProcess(t *testing.T) {
-	atLevel(t, driver.IsolationProcess, "^(TestWhatIsPlantedIsTold|TestSwapBetweenJudgementAndMount)$")
+	atLevel(t, driver.IsolationProcess, "^(TestWhatIsPlantedIsTold|TestUnreadableDirectoryIsNoChange|TestSwapBetweenJudgementAndMount)$")
 }
 
 func TestSurveyAsksForWhatMayBeThere(t *testing.T) {

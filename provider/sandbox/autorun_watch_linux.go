@@ -49,7 +49,6 @@ func (l *autorunWatch) setFound(w *autorunState, throwaway bool) {
 	if throwaway {
 		l.found = w
 	}
-	l.queued = append(l.queued, w.Hidden...)
 }
 
 // startCommand notes that a command may change files. The caller calls ended after a command
@@ -123,7 +122,15 @@ func (h *handle) autorunChanges(must bool) (found, warnings []string) {
 			h.p.log.Warn("sandbox: reported autorun changes can't be recorded, and will be reported again", "workspace", h.id, "error", err)
 		}
 	}
-	h.autorun.warnings, h.autorun.behind = warnings, len(warnings) > 0 || h.autorun.running > 0
+	h.autorun.behind = len(warnings) > 0 || h.autorun.running > 0
+	for i, name := range w.Hidden {
+		if i == maxFailures {
+			warnings = append(warnings, fmt.Sprintf("%d more directories can't be read, and are empty inside", len(w.Hidden)-i))
+			break
+		}
+		warnings = append(warnings, fmt.Sprintf("directory %s can't be read, and is empty inside", name))
+	}
+	h.autorun.warnings = warnings
 	h.autorun.next = time.Now().Add(scanPause * time.Since(start))
 	return found, warnings
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/croft-run/croft/host/wsdir"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -125,5 +126,31 @@ func TestLayersOfAChangedDirectory(t *testing.T) {
 	changed, err := second.FS.ChangedPaths(t.Context())
 	if err != nil || len(changed) == 0 {
 		t.Errorf("changed paths: %v, %v", changed, err)
+	}
+}
+
+// TestLayersStayWhileAStateIsUnreadable: the layers of a live workspace are not known while
+// its state can't be read.
+func TestLayersStayWhileAStateIsUnreadable(t *testing.T) {
+	p := newProvider(t, t.TempDir())
+	id := driver.NewID()
+	open(t, p, func(s *driver.Spec) { s.ID = id })
+	layer := filepath.Join(p.layersDir(), "layer")
+	state := p.store.Path(id, wsdir.StateName(Kind))
+	good, err := os.ReadFile(state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, filepath.Join(layer, "f"), "x")
+	for _, content := range []string{"", "{", string(good)} {
+		if err := os.WriteFile(state, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Sweep(t.Context(), []string{id}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(layer); (err == nil) != (content != string(good)) {
+			t.Errorf("with the state %q: %v", content, err)
+		}
 	}
 }

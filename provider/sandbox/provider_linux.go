@@ -492,5 +492,5 @@ func (p *Provider) HasWorkspaces(context.Context) (bool, error) { return p.store
 // stale cgroups, unused layers and other leftovers of crashes. Directories of providers of
 // other kinds stay.
 func (p *Provider) Sweep(ctx context.Context, live []string) error {
-	return errors.Join(p.store.Sweep(ctx, live, p.endGuest), cleanProbes(), cgroup.RemoveStale(time.Now()), p.sweepLayers(ctx))
+	return errors.Join(p.store.Sweep(ctx, live, p.endGuest), cleanProbes(), cgroup.RemoveStale(time.Now()), p.sweepLayers(ctx, live))
 }

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -386,8 +387,10 @@ func (h *handle) checkIdle(ctx context.Context) error {
 	return nil
 }
 
-// sweepLayers removes layers that no workspace and no snapshot uses, and incomplete ones.
-func (p *Provider) sweepLayers(ctx context.Context) error {
+// sweepLayers removes layers that no workspace and no snapshot uses, and incomplete ones. It
+// removes none while the state of a live workspace can't be read: it may be restored, and
+// its layers are not known.
+func (p *Provider) sweepLayers(ctx context.Context, live []string) error {
 	entries, err := os.ReadDir(p.layersDir())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -395,7 +398,11 @@ func (p *Provider) sweepLayers(ctx context.Context) error {
 	if err != nil || p.cfg.Snapshots == nil {
 		return err
 	}
-	needed, err := p.neededLayers(ctx)
+	needed, err := p.neededLayers(ctx, live)
+	if fault.CauseOf(err) == fault.CauseCorrupt {
+		p.log.Warn("sandbox: no layer is removed", "error", err)
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -424,7 +431,7 @@ func isRecent(e fs.DirEntry) bool {
 }
 
 // neededLayers lists the layers that workspaces and snapshots use or may start from.
-func (p *Provider) neededLayers(ctx context.Context) (map[string]bool, error) {
+func (p *Provider) neededLayers(ctx context.Context, live []string) (map[string]bool, error) {
 	needed := map[string]bool{}
 	all, err := p.cfg.Snapshots.List(ctx)
 	if err != nil {
@@ -450,7 +457,11 @@ func (p *Provider) neededLayers(ctx context.Context) (map[string]bool, error) {
 		}
 		m, err := p.store.Read(e.Name())
 		if err != nil {
-			continue // another kind, or unreadable
+			_, missing := os.Lstat(p.store.Path(e.Name(), wsdir.StateName(Kind)))
+			if missing == nil && slices.Contains(live, e.Name()) {
+				return nil, err
+			}
+			continue // another kind, or to be removed
 		}
 		if j, err := sealSection.Get(m); err == nil && j != nil {
 			needed[j.Layer] = true

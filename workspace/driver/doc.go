@@ -39,7 +39,9 @@
 //
 // Open and Resolve fail with fault.Failed, which is permanent, or with Failed
 // under fault.Transient, where a retry may help; the provider decides, per
-// return. Lost files are Failed with the cause fault.CauseGone. A module returns
+// return. Lost files are Failed with the cause fault.CauseGone. A record of the
+// workspace that can't be read is Failed with the cause fault.CauseCorrupt, which the
+// registry does not store: the record may be restored. A module returns
 // fault.Evicted when the process or container behind it is gone and the call had
 // no effect: the registry resolves once and repeats the call once. Any other
 // error concerns that call only; the workspace stays usable. A path or command
