@@ -51,12 +51,12 @@ const (
 // of them or, if there is a conflict and Markers is not set, none. Each file is
 // replaced atomically. A file that is changed while Apply runs is fault.Conflict, and
 // nothing is written. If the process is killed, the directory has its old state
-// or, after Recover, the new one.
+// or, after Recover, the new one, except for files that somebody changed meanwhile.
 func Apply(ctx context.Context, base, theirs Tree, dir string, opts *ApplyOptions) (*Applied, error) {
 	if opts == nil {
 		opts = &ApplyOptions{}
 	}
-	if err := Recover(ctx, dir, opts.Stage, opts.Journals); err != nil {
+	if _, err := Recover(ctx, dir, opts.Stage, opts.Journals, opts.Undo); err != nil {
 		return nil, err
 	}
 	root, err := realPath(dir)
@@ -81,13 +81,22 @@ func Apply(ctx context.Context, base, theirs Tree, dir string, opts *ApplyOption
 	}
 	paths := slices.Sorted(maps.Keys(m.patches))
 	next := newPatchedTree(ours, m.patches)
+	unchanged := func() error { return m.checkUnchanged(ctx, ours, opts.Undo, res.Undo, began) }
+	restore := &RestoreOptions{Only: paths, PlainModes: true, Stage: opts.Stage, Journals: opts.Journals, Owner: owner, check: unchanged}
 	if opts.Undo != nil {
-		if res.Undo, err = saveUndo(ctx, opts, dir, ours, next, paths); err != nil {
-			return nil, err
+		// The journal has the id before there is a snapshot: Recover deletes that of a
+		// change that never began.
+		restore.undo = driver.NewID()
+		restore.check = func() error {
+			if err := saveUndo(ctx, opts, restore.undo, dir, ours, next, paths); err != nil {
+				return err
+			}
+			res.Undo = restore.undo
+			driver.Step(ctx, "saved")
+			return unchanged()
 		}
 	}
-	unchanged := func() error { return m.checkUnchanged(ctx, ours, opts.Undo, res.Undo, began) }
-	_, err = Restore(ctx, next, dir, &RestoreOptions{Only: paths, PlainModes: true, Stage: opts.Stage, Journals: opts.Journals, Owner: owner, check: unchanged})
+	_, err = Restore(ctx, next, dir, restore)
 	if err != nil && res.Undo != "" && (fault.Of(err) == fault.Conflict || unchanged() == nil) { // nothing was written
 		err = errors.Join(err, opts.Undo.Delete(ctx, res.Undo))
 	}
@@ -162,14 +171,14 @@ func (m *Merged) remaining(ctx context.Context, ours Tree, name string) (string,
 }
 
 // saveUndo takes a snapshot of paths before they change.
-func saveUndo(ctx context.Context, opts *ApplyOptions, dir string, ours, next Tree, paths []string) (string, error) {
-	after, err := Digest(ctx, Subset(next, paths))
+func saveUndo(ctx context.Context, opts *ApplyOptions, id, dir string, ours, next Tree, paths []string) error {
+	after, each, err := digestPaths(ctx, next, paths)
 	if err != nil {
-		return "", err
+		return err
 	}
 	real, err := realPath(dir)
 	if err != nil {
-		return "", err
+		return err
 	}
 	info := opts.Info
 	info.Labels = maps.Clone(info.Labels)
@@ -177,11 +186,37 @@ func saveUndo(ctx context.Context, opts *ApplyOptions, dir string, ours, next Tr
 		info.Labels = map[string]string{}
 	}
 	info.Labels[AfterLabel], info.Labels[DirLabel] = after, real
-	m, err := opts.Undo.Take(ctx, Subset(ours, paths), &TakeOptions{Info: info, Paths: paths, Complete: true})
-	if err != nil {
-		return "", err
+	_, err = opts.Undo.Take(ctx, Subset(ours, paths), &TakeOptions{Info: info, Paths: paths, Complete: true, id: id, after: each})
+	return err
+}
+
+// digestPaths returns the digest of a Subset of a tree, and a short one of what is at each
+// path.
+func digestPaths(ctx context.Context, t Tree, paths []string) (whole string, each []string, err error) {
+	sum, sums := driver.NewTreeDigest(), make(map[string]*driver.TreeDigest, len(paths))
+	for _, p := range paths {
+		sums[p] = driver.NewTreeDigest()
 	}
-	return m.ID, nil
+	err = Walk(ctx, Subset(t, paths), func(name string, dir Directory, n *Node) (bool, error) {
+		if err := fillContent(ctx, dir, n); err != nil {
+			return false, err
+		}
+		info := n.Info(name)
+		sum.Add(name, info, info.Digest)
+		for at := name; at != "."; at = path.Dir(at) {
+			if s := sums[at]; s != nil {
+				s.Add(name, info, info.Digest)
+				break
+			}
+		}
+		return true, nil
+	})
+	for _, p := range paths {
+		const short = 16
+		digest := sums[p].Sum()
+		each = append(each, digest[len(digest)-short:])
+	}
+	return sum.Sum(), each, err
 }
 
 // dirOwner returns the owner of a directory if this process may give files to it: root that

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -58,6 +59,9 @@ type TakeOptions struct {
 	// Progress is called now and then; nil is the callback of the context (see
 	// driver.WithProgress).
 	Progress func(files, bytes int64)
+
+	id    string   // "" is a new one
+	after []string // as in Manifest
 }
 
 // Take takes a snapshot of a tree. When it returns, the snapshot is on stable
@@ -177,7 +181,8 @@ func (a *archiver) buildManifest(ctx context.Context, top *treeDir) *Manifest {
 	for _, p := range a.opts.Paths {
 		m.Paths = append(m.Paths, []byte(p))
 	}
-	m.ID, m.Tenant = driver.NewID(), a.w.s.tenantOf(ctx, a.opts.Info.Workspace)
+	m.After = a.opts.after
+	m.ID, m.Tenant = cmp.Or(a.opts.id, driver.NewID()), a.w.s.tenantOf(ctx, a.opts.Info.Workspace)
 	m.Labels = maps.Clone(a.opts.Info.Labels)
 	m.Created = a.w.s.now().UTC()
 	m.Files, m.Bytes, m.Digest = a.files.Load(), a.bytes.Load(), digest.Sum()

@@ -39,7 +39,13 @@ type op struct {
 	Attr     *attr  `json:"attr,omitempty"`   // set these attributes
 	TimeOnly bool   `json:"touch,omitempty"`  // only its mtime changed, by steps below it
 
+	// Before is what was there before the change; nil if Recover may overwrite what was
+	// changed since.
+	Before *before `json:"before,omitempty"`
+
 	lost bool // the old entry could not be moved to the stage
+	skip bool // Recover leaves the path as it is
+	left bool // the step was not done, as the path was changed since
 }
 
 type attr struct {
@@ -61,7 +67,7 @@ func newChange(dir string, opts *RestoreOptions) (*change, error) {
 // ensureStage creates the stage on first use.
 func (c *change) ensureStage() (err error) {
 	if c.stage == nil {
-		c.stage, err = newStage(c.dir, c.opts.Stage, c.opts.Journals)
+		c.stage, err = newStage(c.dir, c.opts.Stage, c.opts.Journals, c.opts.undo)
 	}
 	return err
 }
@@ -90,6 +96,25 @@ func (p *installer) attrsOf(n *Node) *attr {
 	return &attr{Mode: p.modeBits(n), Sec: n.ModTime.Unix(), Nsec: n.ModTime.Nanosecond(), Xattrs: n.Xattrs, Type: n.Type}
 }
 
+// prepare creates the stage if there are steps, and records what is at their paths. In a
+// directory with a stage elsewhere, which belongs to a workspace, Recover completes every step.
+func (c *change) prepare() error {
+	if len(c.ops) == 0 {
+		return nil
+	}
+	if err := c.ensureStage(); err != nil {
+		return err
+	}
+	if c.opts.Stage == "" {
+		dirs := &parentCache{root: c.root, stage: c.stage.fd}
+		defer dirs.close()
+		for i := range c.ops {
+			c.ops[i].Before = dirs.describe(&c.ops[i])
+		}
+	}
+	return nil
+}
+
 // commit writes the journal, carries out its steps, and lets close remove the
 // stage.
 func (c *change) commit(ctx context.Context) error {
@@ -99,18 +124,17 @@ func (c *change) commit(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("snapshot: restore: %w", err)
 	}
-	if err := c.ensureStage(); err != nil {
-		return err
-	}
 	if err := c.stage.writeJournal(c.ops, c.opts.Sync); err != nil {
 		return err
 	}
 	driver.Step(ctx, "journal")
 	// From here on ctx no longer cancels: the change is completed or rolled back.
-	back, err := runOps(ctx, c.root, c.stage.fd, c.ops, c.opts)
+	dirs := &parentCache{root: c.root, stage: c.stage.fd}
+	back, err := dirs.runOps(ctx, c.ops, c.opts)
 	if c.keepStage = !back; err != nil {
 		return err
 	}
+	c.stage.undo = "" // it is the record of a change
 	driver.Step(ctx, "done")
 	return nil
 }
@@ -130,26 +154,25 @@ func (c *change) close() {
 // runOps carries out the steps: moves and removals first, then attributes, those of
 // a directory after those of its entries. If a step fails, the earlier ones are
 // reverted. whole is false if that failed, too.
-func runOps(ctx context.Context, root, stage int, ops []op, opts *RestoreOptions) (whole bool, err error) {
-	dirs := &parentCache{root: root, stage: stage}
-	defer dirs.close()
+func (p *parentCache) runOps(ctx context.Context, ops []op, opts *RestoreOptions) (whole bool, err error) {
+	defer p.close()
 	for i := range ops {
-		if ops[i].Attr != nil {
+		if ops[i].Attr != nil || p.skips(&ops[i], i) {
 			continue
 		}
-		if err := dirs.applyMove(&ops[i], i); err != nil {
-			return dirs.revertOps(ops[:i], nil, hostError("change", string(ops[i].Path), err))
+		if err := p.applyMove(&ops[i], i); err != nil {
+			return p.revertOps(ops[:i], nil, hostError("change", string(ops[i].Path), err))
 		}
 		driver.Step(ctx, "moved")
 	}
 	var were []op // old attributes, to revert
 	for i := len(ops) - 1; i >= 0; i-- {
-		if ops[i].Attr == nil {
+		if ops[i].Attr == nil || p.skips(&ops[i], i) {
 			continue
 		}
-		was, err := dirs.setAttrs(&ops[i], opts)
+		was, err := p.setAttrs(&ops[i], opts)
 		if err != nil {
-			return dirs.revertOps(ops, were, hostError("change", string(ops[i].Path), err))
+			return p.revertOps(ops, were, hostError("change", string(ops[i].Path), err))
 		}
 		were = append(were, op{Path: ops[i].Path, Attr: was})
 	}
@@ -165,7 +188,7 @@ func (p *parentCache) revertOps(ops, were []op, cause error) (whole bool, err er
 		}
 	}
 	for i := len(ops) - 1; i >= 0; i-- {
-		if ops[i].Attr != nil {
+		if ops[i].Attr != nil || ops[i].skip {
 			continue
 		}
 		if err := p.revertMove(&ops[i], i); err != nil {
@@ -177,11 +200,12 @@ func (p *parentCache) revertOps(ops, were []op, cause error) (whole bool, err er
 
 // parentCache keeps the directory used last open.
 type parentCache struct {
-	root  int // fd of dir
-	stage int
-	name  string
-	fd    int
-	open  bool
+	root     int // fd of dir
+	stage    int
+	recovers bool // the steps are those of a killed process
+	name     string
+	fd       int
+	open     bool
 }
 
 func (p *parentCache) close() {

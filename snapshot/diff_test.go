@@ -259,8 +259,8 @@ func TestApply(t *testing.T) {
 		res, err := Apply(t.Context(), HostDir(plant(t, base), nil), HostDir(plant(t, theirs), nil), dir, &ApplyOptions{Undo: s})
 		must0(t, err)
 		must0(t, os.WriteFile(filepath.Join(dir, "new/deep/file"), []byte("edited"), 0o644))
-		if _, err := Undo(t.Context(), s, res.Undo, dir, nil); fault.Of(err) != fault.Conflict {
-			t.Errorf("undo of what was changed since: %v, want Conflict", err)
+		if _, err := Undo(t.Context(), s, res.Undo, dir, nil); fault.Of(err) != fault.Conflict || !strings.Contains(err.Error(), "changed since: new/deep/file; undo") {
+			t.Errorf("undo of what was changed since: %v, want Conflict of new/deep/file", err)
 		}
 	})
 	t.Run("nothing there", func(t *testing.T) {

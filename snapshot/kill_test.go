@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -50,7 +52,8 @@ func TestKilled(t *testing.T) {
 		must0(t, cmd.Process.Kill())
 		cmd.Wait()
 		target := filepath.Join(base, "target")
-		must0(t, Recover(t.Context(), target, filepath.Join(base, "stage"), ""))
+		_, err = Recover(t.Context(), target, filepath.Join(base, "stage"), "")
+		must0(t, err)
 		got, err := Digest(t.Context(), HostDir(target, nil))
 		must0(t, err)
 		if !states[got] {
@@ -113,7 +116,8 @@ func TestKilledApply(t *testing.T) {
 			step = 1 + r.IntN(len(want.Applied)+4)
 		}
 		killApply(t, dir, step, time.Duration(r.IntN(60_000))*time.Microsecond)
-		must0(t, RecoverAll(t.Context(), at("journals")))
+		s := Open(Dir(at("store")), nil)
+		recoverAll(t, at("journals"), s)
 		for _, left := range []string{filepath.Join(at("target"), stagePrefix+"*"), filepath.Join(at("journals"), "*")} {
 			if names, err := filepath.Glob(left); err != nil || len(names) > 0 {
 				t.Fatalf("round %d, step %d: left behind: %v, %v", i, step, names, err)
@@ -128,13 +132,89 @@ func TestKilledApply(t *testing.T) {
 		if left, err := listStages(at("target")); err != nil || len(left) > 0 {
 			t.Errorf("round %d: %q is left, %v", i, left, err)
 		}
-		s := Open(Dir(at("store")), nil)
 		sound(t, s)
 		if states[got] == "new" {
 			undoNewest(t, s, at("target"), at("journals"))
 		}
 	}
 	t.Logf("states after kills: %v", seen)
+}
+
+func recoverAll(t *testing.T, journals string, undo ...*Store) []Recovered {
+	t.Helper()
+	done, err := RecoverAll(t.Context(), journals, undo...)
+	must0(t, err)
+	return done
+}
+
+// TestKilledApplyThenEdits edits a directory after an apply to it was killed in the middle:
+// the rest of the change is completed, and the edits stay.
+func TestKilledApplyThenEdits(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		edits map[string]string // "" removes
+		left  []string          // nil is none
+	}{
+		{"none", nil, nil},
+		{"after the step", map[string]string{"d0/f12": "mine"}, nil},
+		{"before the step", map[string]string{"d1/f1": "mine", "d1/f13": "", "d1/f25-moved": "mine", "d1/f25": "mine", "d2/f2": "mine"}, []string{"d1/f1", "d1/f13", "d1/f25", "d1/f25-moved", "d2/f2"}},
+		{"a directory is gone", map[string]string{"d3": ""}, []string{"d3/f11", "d3/f15-moved", "d3/f19", "d3/f23", "d3/f27", "d3/f3", "d3/f7"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			at := func(name string) string { return filepath.Join(dir, name) }
+			applyGround(t, dir)
+			_, err := Apply(t.Context(), HostDir(at("base"), nil), HostDir(at("theirs"), nil), at("merged"), nil)
+			must0(t, err)
+			const moves = 5
+			killApply(t, dir, moves+2, 0)
+			if now, want := harvest(t, at("target"))["d0/f12"], harvest(t, at("merged"))["d0/f12"]; now != want {
+				t.Fatalf("d0/f12 was not applied before the kill: %s", now)
+			}
+			for _, side := range []string{"target", "merged"} {
+				for name, text := range tt.edits {
+					must0(t, os.RemoveAll(at(side+"/"+name)))
+					if text != "" {
+						must0(t, os.WriteFile(at(side+"/"+name), []byte(text), 0o644))
+					}
+				}
+			}
+			done := recoverAll(t, at("journals"), Open(Dir(at("store")), nil))
+			if diff := cmp.Diff([]Recovered{{Dir: at("target"), Apply: true, Left: tt.left}}, done); diff != "" {
+				t.Errorf("recovered (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(harvest(t, at("merged")), harvest(t, at("target"))); diff != "" {
+				t.Errorf("the directory (-want +got):\n%s", diff)
+			}
+			if left, err := listStages(at("target")); err != nil || len(left) > 0 {
+				t.Errorf("%q is left, %v", left, err)
+			}
+		})
+	}
+}
+
+// TestKilledBeforeApply kills an apply between the snapshot for Undo and the first step: it
+// leaves nothing to undo, also if the first to recover has no store.
+func TestKilledBeforeApply(t *testing.T) {
+	dir := t.TempDir()
+	journals, s := filepath.Join(dir, "journals"), Open(Dir(filepath.Join(dir, "store")), nil)
+	applyGround(t, dir)
+	for _, stores := range [][]*Store{{s}, nil} {
+		killApply(t, dir, 1, 0)
+		if list, err := s.List(t.Context()); err != nil || len(list) != 1 {
+			t.Fatalf("%d snapshots after the kill, %v", len(list), err)
+		}
+		if done := recoverAll(t, journals, stores...); len(done) > 0 {
+			t.Errorf("completed: %v", done)
+		}
+		recoverAll(t, journals, s)
+		if list, err := s.List(t.Context()); err != nil || len(list) > 0 {
+			t.Errorf("%d snapshots are left, %v", len(list), err)
+		}
+		if left, err := os.ReadDir(journals); err != nil || len(left) > 0 {
+			t.Errorf("%v is left of journals, %v", left, err)
+		}
+	}
 }
 
 // undoNewest takes back what the newest apply did.

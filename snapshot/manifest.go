@@ -33,6 +33,9 @@ type Manifest struct {
 	// names need not be UTF-8.
 	Paths [][]byte `json:"paths,omitempty"`
 
+	// After are, of a snapshot for Undo, short digests of what the apply made of Paths.
+	After []string `json:"after,omitempty"`
+
 	// Dir is the directory of a workspace in place, without symlinks; see Adapter.
 	Dir string `json:"dir,omitempty"`
 

@@ -33,7 +33,8 @@ type RestoreOptions struct {
 	Keep func(path string) bool
 
 	// Stage is a directory on the same file system, outside the tree, for new
-	// content; "" is a hidden directory in the tree.
+	// content; "" is a hidden directory in the tree. With "" the tree is a directory of
+	// the user: Recover leaves what was changed in it after the process was killed.
 	Stage string
 
 	// Journals is a private directory outside the tree for the journal; "" is the
@@ -42,6 +43,7 @@ type RestoreOptions struct {
 	Journals string
 
 	check func() error // called right before the first change; an error cancels the restore
+	undo  string       // id of the snapshot for Undo that check takes; see stageJournal
 }
 
 // RestoreResult is the result of Restore.
@@ -86,7 +88,7 @@ func Restore(ctx context.Context, t Tree, dir string, opts *RestoreOptions) (*Re
 	if opts == nil {
 		opts = &RestoreOptions{}
 	}
-	if err := Recover(ctx, dir, opts.Stage, opts.Journals); err != nil {
+	if _, err := Recover(ctx, dir, opts.Stage, opts.Journals); err != nil {
 		return nil, err
 	}
 	r, err := newChange(dir, opts)
@@ -108,6 +110,9 @@ func Restore(ctx context.Context, t Tree, dir string, opts *RestoreOptions) (*Re
 	}
 	defer dst.Close()
 	if _, err := r.compareDir(ctx, src, dst.(*hostDir), ""); err != nil {
+		return nil, err
+	}
+	if err := r.prepare(); err != nil {
 		return nil, err
 	}
 	if opts.check != nil {

@@ -34,6 +34,9 @@ type stage struct {
 	journals string // directory of journals; "" is the stage
 	dir      string // the directory that is changed
 	aboveDir string // path of above
+	undo     string // see stageJournal
+
+	keepJournal bool // its snapshot for Undo is still to be deleted
 }
 
 const (
@@ -47,9 +50,31 @@ type stageJournal struct {
 	Dir   string `json:"dir"`
 	Above string `json:"above,omitempty"` // directory of the stage; "" is Dir
 	Ops   []op   `json:"ops"`             // empty until the change is carried out
+
+	// Undo is the id of the snapshot for Undo, which may not exist yet. It is deleted if the
+	// change never began, and is "" after its end.
+	Undo string `json:"undo,omitempty"`
 }
 
-func newStage(dir, above, journals string) (*stage, error) {
+// A Recovered is a change that Recover completed.
+type Recovered struct {
+	Dir   string
+	Apply bool     // it was an Apply with a snapshot for Undo
+	Left  []string // paths that were changed since the process was killed, and are left as they are
+}
+
+func (r Recovered) String() string {
+	text := "completed an interrupted change of " + printable(r.Dir)
+	if r.Apply {
+		text = "completed an interrupted apply to " + printable(r.Dir)
+	}
+	if len(r.Left) > 0 {
+		text += "; left as they are, because they were changed since: " + firstNames(r.Left)
+	}
+	return text
+}
+
+func newStage(dir, above, journals, undo string) (*stage, error) {
 	if above == "" {
 		above = dir
 	}
@@ -58,7 +83,7 @@ func newStage(dir, above, journals string) (*stage, error) {
 		return nil, hostError("stage in", above, err)
 	}
 	name := stagePrefix + driver.NewID()
-	s := &stage{name: name, journals: journals, dir: dir, aboveDir: above}
+	s := &stage{name: name, journals: journals, dir: dir, aboveDir: above, undo: undo}
 	if journals != "" { // so that RecoverAll finds the stage
 		if err := s.writePrivateJournal(nil, false); err != nil {
 			unix.Close(fd) //nolint:errcheck // nothing is written through it
@@ -74,8 +99,17 @@ func newStage(dir, above, journals string) (*stage, error) {
 	if err != nil {
 		removeAll(fd, name) //nolint:errcheck // Recover removes what is left
 		unix.Close(fd)      //nolint:errcheck // nothing is written through it
+		return nil, err
 	}
-	return s, err
+	s.undo = undo
+	if journals == "" && undo != "" {
+		if err := s.writeJournal(nil, false); err != nil {
+			s.remove() //nolint:errcheck // Recover removes what is left
+			s.close()
+			return nil, err
+		}
+	}
+	return s, nil
 }
 
 // openStage opens and locks a stage in the directory above, whose descriptor the
@@ -113,7 +147,7 @@ func (s *stage) writeJournal(ops []op, durable bool) error {
 	if s.journals != "" {
 		err = s.writePrivateJournal(ops, durable) // an empty file in the stage marks that there is one
 	} else {
-		data, err = encodeJournal(stageJournal{Dir: s.dir, Ops: ops})
+		data, err = encodeJournal(stageJournal{Dir: s.dir, Ops: ops, Undo: s.undo})
 	}
 	if err != nil {
 		return err
@@ -126,7 +160,7 @@ func (s *stage) writeJournal(ops []op, durable bool) error {
 
 // writePrivateJournal writes the journal to the directory of journals.
 func (s *stage) writePrivateJournal(ops []op, durable bool) error {
-	j := stageJournal{Dir: s.dir, Ops: ops}
+	j := stageJournal{Dir: s.dir, Ops: ops, Undo: s.undo}
 	if s.aboveDir != s.dir {
 		j.Above = s.aboveDir
 	}
@@ -191,11 +225,10 @@ func writeFileAt(dir int, name string, data []byte, durable bool) error {
 	return err
 }
 
-// readJournal reads the steps; nil if there is no journal.
-func (s *stage) readJournal() ([]op, error) {
+// readJournal reads the journal; it has no steps if there is none.
+func (s *stage) readJournal() (j stageJournal, err error) {
 	begun := inodeAt(s.fd, journalName) != 0
 	var data []byte
-	var err error
 	if s.journals != "" {
 		data, err = os.ReadFile(filepath.Join(s.journals, s.name))
 	} else {
@@ -203,16 +236,15 @@ func (s *stage) readJournal() ([]op, error) {
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		if begun && s.journals != "" {
-			return nil, fmt.Errorf("snapshot: %s in the directory belongs to a change with an unknown journal: %w: "+
+			return j, fmt.Errorf("snapshot: %s in the directory belongs to a change with an unknown journal: %w: "+
 				"run the command with the data directory that has the journal, or remove the directory if another program made it", s.name, fault.WrongState)
 		}
-		return nil, nil
+		return j, nil
 	}
 	if err != nil {
-		return nil, hostError("read", "the journal", err)
+		return j, hostError("read", "the journal", err)
 	}
-	j, err := decodeStageJournal(data)
-	return j.Ops, err
+	return decodeStageJournal(data)
 }
 
 func readFileAt(dir int, name string) ([]byte, error) {
@@ -256,79 +288,96 @@ func (s *stage) remove() error {
 	if err := removeAll(s.above, s.name); err != nil {
 		return err
 	}
+	if s.keepJournal {
+		return nil
+	}
 	return s.removePrivateJournal()
 }
 
 // Recover completes the changes of a directory that killed processes left, and
-// removes stages without a journal. stage and journals are the values of
-// RestoreOptions for that change. A change that is running is fault.Unavailable.
-func Recover(ctx context.Context, dir, stage, journals string) error {
+// removes stages without steps. stage and journals are the values of
+// RestoreOptions for that change, and undo are stores, or nil, that may have the snapshot
+// for Undo of a change that never began, which is deleted. A path that was changed since
+// the process was killed is left as it is (see RestoreOptions.Stage). A change that is
+// running is fault.Unavailable.
+func Recover(ctx context.Context, dir, stage, journals string, undo ...*Store) ([]Recovered, error) {
 	above := stage
 	if above == "" {
 		above = dir
 	}
 	names, err := listStages(above)
 	if err != nil || len(names) == 0 {
-		return err
+		return nil, err
 	}
 	root, err := openRetry(unix.AT_FDCWD, dir, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
-		return hostError("open", dir, err)
+		return nil, hostError("open", dir, err)
 	}
 	defer unix.Close(root) //nolint:errcheck // nothing is written through it
+	var all []Recovered
 	for _, name := range names {
-		if err := recoverStage(ctx, root, dir, above, name, journals); err != nil {
-			return err
+		r, err := recoverStage(ctx, root, dir, above, name, journals, undo)
+		if err != nil {
+			return all, err
+		}
+		if r != nil {
+			all = append(all, *r)
 		}
 	}
-	return nil
+	return all, nil
 }
 
 // RecoverAll is Recover for every directory with a journal in a directory of
 // journals. Changes that are running, and directories that are missing, are left
 // alone.
-func RecoverAll(ctx context.Context, journals string) error {
+func RecoverAll(ctx context.Context, journals string, undo ...*Store) ([]Recovered, error) {
 	entries, err := os.ReadDir(journals)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return nil, nil
 	}
 	if err != nil {
-		return hostError("list", journals, err)
+		return nil, hostError("list", journals, err)
 	}
 	errs := []error{removeUnfinishedJournals(journals)}
+	var all []Recovered
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), stagePrefix) && files.IsTemp(e.Name()) {
-			errs = append(errs, recoverJournal(ctx, journals, e.Name()))
+			done, err := recoverJournal(ctx, journals, e.Name(), undo)
+			all, errs = append(all, done...), append(errs, err)
 		}
 	}
-	return errors.Join(errs...)
+	return all, errors.Join(errs...)
 }
 
 // recoverJournal completes the change of one journal.
-func recoverJournal(ctx context.Context, journals, name string) error {
+func recoverJournal(ctx context.Context, journals, name string, undo []*Store) ([]Recovered, error) {
 	data, err := os.ReadFile(filepath.Join(journals, name))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // the change is complete
+		return nil, nil // the change is complete
 	}
 	if err != nil {
-		return hostError("read", "a journal", err)
+		return nil, hostError("read", "a journal", err)
 	}
 	j, err := decodeStageJournal(data)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if _, err := os.Stat(j.Dir); err != nil {
-		return nil // it may be on a file system that is not mounted
+		return nil, nil // it may be on a file system that is not mounted
 	}
 	above := cmp.Or(j.Above, j.Dir)
 	if _, err := os.Lstat(filepath.Join(above, name)); errors.Is(err, fs.ErrNotExist) && len(j.Ops) == 0 {
-		return (&stage{name: name, journals: journals}).removePrivateJournal()
+		s := &stage{name: name, journals: journals, dir: j.Dir, undo: j.Undo}
+		if err := s.dropUndo(ctx, undo); err != nil || s.keepJournal {
+			return nil, err
+		}
+		return nil, s.removePrivateJournal()
 	}
-	err = Recover(ctx, j.Dir, j.Above, journals)
+	done, err := Recover(ctx, j.Dir, j.Above, journals, undo...)
 	if fault.Of(err) == fault.Unavailable {
-		return nil // a change is running
+		err = nil // a change is running
 	}
-	return err
+	return done, err
 }
 
 func listStages(above string) ([]string, error) {
@@ -347,37 +396,84 @@ func listStages(above string) ([]string, error) {
 	return slices.DeleteFunc(names, func(n string) bool { return !strings.HasPrefix(n, stagePrefix) || !files.IsTemp(n) }), nil
 }
 
-func recoverStage(ctx context.Context, root int, dir, above, name, journals string) error {
+func recoverStage(ctx context.Context, root int, dir, above, name, journals string, undo []*Store) (*Recovered, error) {
 	fd, err := openRetry(unix.AT_FDCWD, above, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
-		return hostError("open", above, err)
+		return nil, hostError("open", above, err)
 	}
 	s, err := openStage(dir, fd, above, name, journals)
 	if err != nil {
 		unix.Close(fd) //nolint:errcheck // nothing is written through it
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // another process has recovered it
-			return nil
+			return nil, nil
 		case errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP): // not a stage
-			return nil
+			return nil, nil
 		}
-		return err
+		return nil, err
 	}
 	defer s.close()
-	ops, err := s.readJournal()
+	j, err := s.readJournal()
+	if err != nil {
+		return nil, err
+	}
+	s.undo = j.Undo
+	var res *Recovered
+	began := false
+	if j.Ops != nil {
+		dirs := &parentCache{root: root, stage: s.fd, recovers: true}
+		if whole, err := dirs.runOps(ctx, j.Ops, &RestoreOptions{}); err != nil {
+			if whole {
+				err = errors.Join(err, s.dropUndo(ctx, undo), s.remove())
+			}
+			return nil, fmt.Errorf("snapshot: complete an interrupted change: %w", err)
+		}
+		res = &Recovered{Dir: dir, Apply: j.Undo != ""}
+		for i := range j.Ops {
+			switch o := &j.Ops[i]; {
+			case !o.left:
+				began = began || !o.TimeOnly
+			case !o.TimeOnly:
+				res.Left = append(res.Left, string(o.Path))
+			}
+		}
+		slices.Sort(res.Left)
+	}
+	if began {
+		s.undo = ""
+	} else if err := s.dropUndo(ctx, undo); err != nil {
+		return nil, err
+	}
+	if err := s.remove(); err != nil {
+		return nil, hostError("remove", name, err)
+	}
+	return res, nil
+}
+
+// dropUndo deletes the snapshot for Undo of a change that never began. Without a store it
+// stays in the journal, for a RecoverAll that has one. A snapshot of another directory is
+// never deleted: a journal in the stage may be forged.
+func (s *stage) dropUndo(ctx context.Context, stores []*Store) error {
+	if s.undo == "" {
+		return nil
+	}
+	stores = slices.DeleteFunc(slices.Clone(stores), func(s *Store) bool { return s == nil })
+	if s.keepJournal = len(stores) == 0; s.keepJournal {
+		return nil
+	}
+	real, err := realPath(s.dir)
 	if err != nil {
 		return err
 	}
-	if ops != nil {
-		if whole, err := runOps(ctx, root, s.fd, ops, &RestoreOptions{}); err != nil {
-			if whole {
-				err = errors.Join(err, s.remove())
-			}
-			return fmt.Errorf("snapshot: complete an interrupted change: %w", err)
+	for _, store := range stores {
+		m, err := store.Get(ctx, s.undo)
+		if err == nil && m.Labels[DirLabel] == real {
+			err = store.be.Delete(ctx, kindSnapshots+"/"+s.undo)
+		}
+		if err != nil && fault.Of(err) != fault.NotFound {
+			return err
 		}
 	}
-	if err := s.remove(); err != nil {
-		return hostError("remove", name, err)
-	}
+	s.undo = ""
 	return nil
 }

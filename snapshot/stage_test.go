@@ -48,7 +48,7 @@ func TestPlantedJournal(t *testing.T) {
 			dir := filepath.Join(top, "dir")
 			plantJournal(t, dir, tt.op)
 			want := harvest(t, top)
-			if err := Recover(t.Context(), dir, "", ""); fault.CauseOf(err) != fault.CauseCorrupt {
+			if _, err := Recover(t.Context(), dir, "", ""); fault.CauseOf(err) != fault.CauseCorrupt {
 				t.Errorf("Recover: %v, want the cause %s", err, fault.CauseCorrupt)
 			}
 			if diff := cmp.Diff(want, harvest(t, top)); diff != "" {
@@ -187,12 +187,12 @@ func TestUnfinishedJournals(t *testing.T) {
 	must0(t, os.WriteFile(left, []byte("{"), 0o600))
 	lock, err := flockfile.RLock(t.Context(), journals, flock.SetFlag(os.O_RDONLY))
 	must0(t, err)
-	must0(t, RecoverAll(t.Context(), journals))
+	recoverAll(t, journals)
 	if _, err := os.Lstat(left); err != nil {
 		t.Errorf("while a journal is written: %v", err)
 	}
 	must0(t, lock.Close())
-	must0(t, RecoverAll(t.Context(), journals))
+	recoverAll(t, journals)
 	if _, err := os.Lstat(left); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("it is left: %v", err)
 	}

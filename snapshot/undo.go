@@ -4,6 +4,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
+	"unicode"
 
 	"github.com/croft-run/croft/fault"
 )
@@ -31,18 +34,18 @@ func Undo(ctx context.Context, s *Store, id, dir string, opts *UndoOptions) (*Re
 		return nil, err
 	}
 	if !opts.DryRun {
-		if err := Recover(ctx, dir, opts.Stage, opts.Journals); err != nil {
+		if _, err := Recover(ctx, dir, opts.Stage, opts.Journals, s); err != nil {
 			return nil, err
 		}
 	}
 	paths := m.pathStrings()
 	now := Subset(HostDir(dir, nil), paths)
-	digest, err := Digest(ctx, now)
+	digest, each, err := digestPaths(ctx, HostDir(dir, nil), paths)
 	if err != nil {
 		return nil, err
 	}
 	if digest != m.Labels[AfterLabel] && !opts.Force {
-		return nil, fmt.Errorf("snapshot: undo %s: %w: the applied files were changed since, and undo would overwrite them", id, fault.Conflict)
+		return nil, fmt.Errorf("snapshot: undo %s: %w: the applied files were changed since%s; undo would overwrite them", id, fault.Conflict, changedNames(paths, m.After, each))
 	}
 	if opts.DryRun {
 		d, err := Diff(ctx, now, s.StoredTree(m.Root), &DiffOptions{NoRenames: true, Only: paths})
@@ -60,6 +63,43 @@ func Undo(ctx context.Context, s *Store, id, dir string, opts *UndoOptions) (*Re
 		owner = dirOwner(dir)
 	}
 	return Restore(ctx, s.StoredTree(m.Root), dir, &RestoreOptions{Only: paths, NoGit: true, Stage: opts.Stage, Journals: opts.Journals, Owner: owner})
+}
+
+// changedNames names the first paths whose digests differ; "" if none is known.
+func changedNames(paths, after, now []string) string {
+	var names []string
+	for i, p := range paths {
+		if i < len(after) && after[i] != now[i] {
+			names = append(names, p)
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return ": " + firstNames(names)
+}
+
+// firstNames lists names, as many as an error or a message has room for.
+func firstNames(names []string) string {
+	const most = 5
+	more := ""
+	if n := len(names) - most; n > 0 {
+		names, more = names[:most], fmt.Sprintf(" (and %d more)", n)
+	}
+	quoted := make([]string, len(names))
+	for i, name := range names {
+		quoted[i] = printable(name)
+	}
+	return strings.Join(quoted, ", ") + more
+}
+
+// printable returns a name as it is, or quoted if it has characters that could change what a
+// terminal shows.
+func printable(name string) string {
+	if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }) {
+		return strconv.QuoteToASCII(name)
+	}
+	return name
 }
 
 // undoManifest finds the snapshot of an Apply to a directory.

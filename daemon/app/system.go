@@ -106,6 +106,8 @@ type System struct {
 	Registry *registry.Registry
 	API      *rest.Server
 
+	Recovered []snapshot.Recovered // changes of killed processes that Open completed
+
 	marker   fs.FileInfo // version file of the data directory
 	log      *slog.Logger
 	operator bool
@@ -188,6 +190,12 @@ func Open(ctx context.Context, cfg Config) (*System, error) {
 // directories of the user: rollbacks of workspaces in place, and applies.
 func JournalsDir(data string) string { return filepath.Join(data, "ws", ".journals") }
 
+// HostStore is the store, in a data directory, of the snapshots that undo applies to directories
+// of the user.
+func HostStore(data string) *snapshot.Store {
+	return snapshot.Open(snapshot.Dir(filepath.Join(data, "store")), nil)
+}
+
 // assemble opens the parts, from the bottom up. If one fails, the others are closed.
 func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 	defer func() {
@@ -207,14 +215,14 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 	if s.secrets, err = s.openSecrets(ctx, cfg.Secrets); err != nil {
 		return err
 	}
-	if err := snapshot.RecoverAll(ctx, JournalsDir(s.Dir)); err != nil {
-		s.log.Warn("app: an interrupted change of a directory can't be completed", "error", err)
-	}
 	if s.node, err = clusterNode(s.settings().Cluster); err != nil {
 		return err
 	}
 	if err := s.openSnapshots(ctx); err != nil {
 		return err
+	}
+	if s.Recovered, err = snapshot.RecoverAll(ctx, JournalsDir(s.Dir), s.snapshots, HostStore(s.Dir)); err != nil {
+		s.log.Warn("app: an interrupted change of a directory can't be completed", "error", err)
 	}
 	providers, err := s.openProviders(ctx, cfg)
 	if err != nil {

@@ -81,7 +81,11 @@ func (a *command) openSystem(ctx context.Context, cfg app.Config) (*app.System, 
 		return nil, err
 	}
 	cfg.Settings, cfg.Providers, cfg.Version, cfg.Secrets = settings, a.providers, version(), a.secrets
-	return app.Open(ctx, cfg)
+	sys, err := app.Open(ctx, cfg)
+	if err == nil {
+		a.noteRecovered(sys.Recovered)
+	}
+	return sys, err
 }
 
 // settings returns the configuration for work on a data directory: flags over

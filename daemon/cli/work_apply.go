@@ -320,7 +320,7 @@ discarded. A commit stays: revert it with git.`,
 }
 
 func (a *command) workUndo(ctx context.Context, dir, name string, opts snapshot.UndoOptions) error {
-	store, journals, err := a.hostStore()
+	store, journals, err := a.hostStore(ctx)
 	if err != nil {
 		return err
 	}
@@ -353,8 +353,11 @@ func (a *command) workUndo(ctx context.Context, dir, name string, opts snapshot.
 	dir = last.Labels[snapshot.DirLabel]
 	opts.Journals = journals
 	res, err := snapshot.Undo(ctx, store, last.ID, dir, &opts)
-	if fault.Of(err) == fault.Conflict {
+	switch {
+	case fault.Of(err) == fault.Conflict && name != "":
 		return fmt.Errorf("%w; --force does so; a later apply is undone first: croft work undo without a name", err)
+	case fault.Of(err) == fault.Conflict:
+		return fmt.Errorf("%w; --force does so", err)
 	}
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package cli_test
 import (
 	"bytes"
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -18,7 +19,10 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
+	"github.com/croft-run/croft/daemon/app"
+	"github.com/croft-run/croft/host/files"
 	"github.com/croft-run/croft/internal/testenv"
+	"github.com/croft-run/croft/workspace/driver"
 )
 
 // onTTY starts a command on a pseudo-terminal.
@@ -414,8 +418,9 @@ func TestAttackReview(t *testing.T) {
 }
 
 // TestWorkMistakes: a program that does not exist leaves no work, an unknown name removes
-// none, an apply that would change nothing says so, and a commit without an author applies
-// nothing.
+// none, an apply that would change nothing says so, a commit without an author applies
+// nothing, an undo names what was changed since, and the change of a killed process is completed
+// with a message.
 func TestWorkMistakes(t *testing.T) {
 	dir, in := workProject(t)
 	says := func(want string, args ...string) {
@@ -443,6 +448,16 @@ func TestWorkMistakes(t *testing.T) {
 	}
 	says("to undo", "work", "apply", "one")
 	says("nothing to apply", "work", "apply", "one")
+	if err := os.WriteFile(filepath.Join(dir, "f"), []byte("mine"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	says("changed since: f; undo would overwrite them; --force does so\n", "work", "undo")
+	says("--force does so; a later apply is undone first", "work", "undo", "one")
+	plantInterrupted(t, dir, filepath.Join(filepath.Dir(dir), "data"), "h")
+	says("croft: completed an interrupted change of "+dir+"\n", "work", "list")
+	if text, err := os.ReadFile(filepath.Join(dir, "h")); err != nil || string(text) != "new" {
+		t.Errorf("h is %q, %v", text, err)
+	}
 	says("removed two", "work", "discard", "--all", "--yes")
 	says("has no work", "work", "discard", "--all")
 }
@@ -494,6 +509,20 @@ func TestWorkCommit(t *testing.T) {
 	says("committed", "work", "apply", "one", "--commit")
 	says("took back the apply of one", "work", "undo", "one")
 	says("removed one", "work", "discard", "one")
+}
+
+// plantInterrupted leaves what a killed process does that was about to make a file in a directory,
+// with a journal as earlier versions wrote it.
+func plantInterrupted(t *testing.T, dir, data, name string) {
+	t.Helper()
+	stage := files.StagePrefix + driver.NewID()
+	body, err := json.Marshal(map[string]any{"dir": dir, "ops": []any{map[string]any{"path": []byte(name), "temp": "1"}}})
+	err = errors.Join(err, os.Mkdir(filepath.Join(dir, stage), 0o700), os.MkdirAll(app.JournalsDir(data), 0o700),
+		os.WriteFile(filepath.Join(dir, stage, "1"), []byte("new"), 0o644), os.WriteFile(filepath.Join(dir, stage, "journal"), nil, 0o600),
+		os.WriteFile(filepath.Join(app.JournalsDir(data), stage), slices.Concat([]byte("croft-journal 1 "+driver.DigestBytes(body)+"\n"), body), 0o600))
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // TestWorkAtGVisor starts works at the level gvisor before and after a change of the

@@ -561,7 +561,7 @@ func (a *command) workLog(ctx context.Context, c *client.Client, w *workOf) erro
 			log.Files = append(log.Files, loggedFile{ch.Kind, ch.Path})
 		}
 	}
-	store, _, err := a.hostStore()
+	store, _, err := a.hostStore(ctx)
 	if err != nil {
 		return err
 	}

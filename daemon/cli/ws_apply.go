@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -160,13 +161,26 @@ func (opts *wsApplyOptions) hostDir() (string, error) {
 
 // hostStore returns the store and the directory of journals of this host: the directory
 // is of this host, so its journal and previous state are, too, even if the workspace
-// is on a server.
-func (a *command) hostStore() (store *snapshot.Store, journals string, err error) {
+// is on a server. Changes of killed processes are completed first.
+func (a *command) hostStore(ctx context.Context) (store *snapshot.Store, journals string, err error) {
 	settings, err := a.settings()
 	if err != nil {
 		return nil, "", err
 	}
-	return snapshot.Open(snapshot.Dir(filepath.Join(settings.Data, "store")), nil), app.JournalsDir(settings.Data), nil
+	store, journals = app.HostStore(settings.Data), app.JournalsDir(settings.Data)
+	done, err := snapshot.RecoverAll(ctx, journals, store)
+	a.noteRecovered(done)
+	if err != nil { // a change of this directory is refused by what uses it
+		a.newLogger(slog.LevelError).Warn("an interrupted change of a directory can't be completed", "error", err)
+	}
+	return store, journals, nil
+}
+
+// noteRecovered says which changes of killed processes were completed.
+func (a *command) noteRecovered(list []snapshot.Recovered) {
+	for _, r := range list {
+		a.note("croft: %s", r)
+	}
 }
 
 func (a *command) wsApplyUndo(ctx context.Context, opts wsApplyOptions) error {
@@ -177,7 +191,7 @@ func (a *command) wsApplyUndo(ctx context.Context, opts wsApplyOptions) error {
 	if err != nil {
 		return err
 	}
-	store, journals, err := a.hostStore()
+	store, journals, err := a.hostStore(ctx)
 	if err != nil {
 		return err
 	}
@@ -199,7 +213,7 @@ func (a *command) wsApply(ctx context.Context, opts wsApplyOptions) error {
 	if opts.apply.Hunks, err = parseHunks(opts.hunks); err != nil {
 		return err
 	}
-	store, journals, err := a.hostStore()
+	store, journals, err := a.hostStore(ctx)
 	if err != nil {
 		return err
 	}

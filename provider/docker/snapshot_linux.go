@@ -67,7 +67,7 @@ func (p *Provider) recoverRollback(ctx context.Context, m *wsdir.State) error {
 	if p.cfg.Snapshots == nil || m.Policy.ReadOnly {
 		return nil
 	}
-	err := snapshot.Recover(ctx, p.store.Files(m), p.store.Path(m.ID, rollbackStageName), "")
+	_, err := snapshot.Recover(ctx, p.store.Files(m), p.store.Path(m.ID, rollbackStageName), "")
 	switch fault.Of(err) {
 	case fault.NotFound, fault.InvalidArgument, fault.Unavailable:
 		return nil // the directory is missing, which Attach reports, or another process rolls back

@@ -121,7 +121,10 @@ func (p *Provider) recoverRollback(ctx context.Context, m *wsdir.State) error {
 	if p.snapshots == nil || m.Policy.ReadOnly {
 		return nil
 	}
-	err := snapshot.Recover(ctx, p.store.Files(m), p.rollbackStage(m), p.journalsDir())
+	done, err := snapshot.Recover(ctx, p.store.Files(m), p.rollbackStage(m), p.journalsDir())
+	for _, r := range done {
+		p.log.Warn("local: " + r.String())
+	}
 	switch fault.Of(err) {
 	case fault.NotFound, fault.InvalidArgument, fault.Unavailable:
 		return nil // the directory is missing, which Attach reports, or another process rolls back

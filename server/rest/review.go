@@ -162,6 +162,13 @@ func (s *Server) applyToHost(ctx context.Context, ws *workspace.Workspace, in *h
 	}
 	res := &snapshot.Applied{Merged: &snapshot.Merged{Applied: []string{}}, Done: true}
 	if len(d.Changes) > 0 {
+		done, err := snapshot.Recover(ctx, dir, "", s.cfg.Host.Journals, s.cfg.Snapshots)
+		for _, r := range done {
+			s.log.Warn(r.String())
+		}
+		if err != nil {
+			return nil, err
+		}
 		name := "workspace " + in.ID
 		res, err = snapshot.Apply(ctx, base, theirs, dir, &snapshot.ApplyOptions{
 			MergeOptions: snapshot.MergeOptions{Only: only, Hunks: b.Hunks, Markers: b.Markers, Autorun: b.AllowAutorun, Ignored: b.Ignored, Ours: b.Dir, Theirs: name},
