@@ -129,7 +129,7 @@ func (a *attr) mayFollow(was, now *before) bool {
 	}
 	const permissions = 0o7777
 	mode, isDir := now.Mode&permissions, now.fileType() == unix.S_IFDIR
-	if mode != was.Mode&permissions && mode != a.Mode && !(isDir && mode == 0o700) { // applyMove sets 0o700
+	if mode != was.Mode&permissions && mode != a.Mode && (!isDir || mode != 0o700) { // applyMove sets 0o700
 		return false
 	}
 	// Where times are set in microseconds, the rest is lost.

@@ -209,6 +209,19 @@ func sideFromNode(n *Node) *Side {
 	return &Side{Type: info.Type, Mode: info.Mode, Size: info.Size, Digest: info.Digest, Target: info.Target}
 }
 
+// Sides returns what the changed paths are now, nil where nothing is, for MergeOptions.Expect.
+func (c *Comparison) Sides() map[string]*Side {
+	sides := map[string]*Side{}
+	for i := range c.Changes {
+		ch := &c.Changes[i]
+		if ch.From != "" {
+			sides[ch.From] = nil
+		}
+		sides[ch.Path] = ch.New
+	}
+	return sides
+}
+
 // matches reports whether a node is what a side describes. A nil side describes nothing.
 func (s *Side) matches(n *Node) bool {
 	if s == nil || n == nil {

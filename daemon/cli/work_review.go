@@ -252,15 +252,7 @@ func (r *reviewer) keep(ctx context.Context) (release func(), err error) {
 
 // shown returns what was shown, by path. Nothing else is applied.
 func (r *reviewer) shown() map[string]*snapshot.Side {
-	sides := map[string]*snapshot.Side{}
-	for i := range r.all {
-		ch := &r.all[i]
-		if ch.From != "" {
-			sides[ch.From] = nil
-		}
-		sides[ch.Path] = ch.New
-	}
-	return sides
+	return (&snapshot.Comparison{Changes: r.all}).Sides()
 }
 
 func (r *reviewer) run(ctx context.Context) error {

@@ -161,6 +161,10 @@ func (s *Server) applyToHost(ctx context.Context, ws *workspace.Workspace, in *h
 		}
 	}
 	res := &snapshot.Applied{Merged: &snapshot.Merged{Applied: []string{}}, Done: true}
+	var expect map[string]*snapshot.Side
+	if len(b.Shown) > 0 {
+		expect = d.Sides() // which were shown
+	}
 	if len(d.Changes) > 0 {
 		done, err := snapshot.Recover(ctx, dir, "", s.cfg.Host.Journals, s.cfg.Snapshots)
 		for _, r := range done {
@@ -171,7 +175,7 @@ func (s *Server) applyToHost(ctx context.Context, ws *workspace.Workspace, in *h
 		}
 		name := "workspace " + in.ID
 		res, err = snapshot.Apply(ctx, base, theirs, dir, &snapshot.ApplyOptions{
-			MergeOptions: snapshot.MergeOptions{Only: only, Hunks: b.Hunks, Markers: b.Markers, Autorun: b.AllowAutorun, Ignored: b.Ignored, Ours: b.Dir, Theirs: name},
+			MergeOptions: snapshot.MergeOptions{Only: only, Hunks: b.Hunks, Markers: b.Markers, Autorun: b.AllowAutorun, Ignored: b.Ignored, Expect: expect, Ours: b.Dir, Theirs: name},
 			DryRun:       b.DryRun, Undo: s.cfg.Snapshots, Journals: s.cfg.Host.Journals,
 			Info: driver.SnapshotInfo{Name: "before-apply", Workspace: ws.ID(), Labels: map[string]string{snapshot.CauseLabel: "apply", snapshot.NameLabel: in.ID}},
 		})
