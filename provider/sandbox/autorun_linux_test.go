@@ -360,7 +360,7 @@ func TestInPlaceBubblewrap(t *testing.T) { atLevel(t, driver.IsolationBubblewrap
 func TestInPlaceGVisor(t *testing.T) { atLevel(t, driver.IsolationGVisor, inPlaceTests) }
 
 func TestInPlaceProcess(t *testing.T) {
-	atLevel(t, driver.IsolationProcess, "^(TestWhatIsPlantedIsTold|TestUnreadableDirectoryIsNoChange|TestSwapBetweenJudgementAndMount)$")
+	atLevel(t, driver.IsolationProcess, "^(TestWhatIsPlantedIsTold|TestSwapBetweenJudgementAndMount)$")
 }
 
 func TestSurveyAsksForWhatMayBeThere(t *testing.T) {
