@@ -51,7 +51,7 @@ const (
 // of them or, if there is a conflict and Markers is not set, none. Each file is
 // replaced atomically. A file that is changed while Apply runs is fault.Conflict, and
 // nothing is written. If the process is killed, the directory has its old state
-// or, after Recover, the new one, except for files that somebody changed meanwhile.
+// or, after Recover, the new one, except for files that another program changed meanwhile.
 func Apply(ctx context.Context, base, theirs Tree, dir string, opts *ApplyOptions) (*Applied, error) {
 	if opts == nil {
 		opts = &ApplyOptions{}

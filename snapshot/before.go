@@ -89,7 +89,7 @@ func digestBelow(dir int, name string) (string, error) {
 	return driver.SumDigest(h), nil
 }
 
-// skips reports whether Recover leaves the path of a step as it is: somebody changed it since
+// skips reports whether Recover leaves the path of a step as it is: another program changed it since
 // the process was killed, before or after the step was done.
 func (p *parentCache) skips(o *op, number int) bool {
 	if !p.recovers || o.Before == nil {

@@ -153,7 +153,7 @@ func TestKilledApplyThenEdits(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		edits map[string]string // "" removes
-		left  []string          // nil is none
+		left  []string          // paths that Recover leaves; nil for no path
 	}{
 		{"none", nil, nil},
 		{"after the step", map[string]string{"d0/f12": "mine"}, nil},

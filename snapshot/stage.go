@@ -225,7 +225,7 @@ func writeFileAt(dir int, name string, data []byte, durable bool) error {
 	return err
 }
 
-// readJournal reads the journal; it has no steps if there is none.
+// readJournal reads the journal. Without a journal file, the result has no steps.
 func (s *stage) readJournal() (j stageJournal, err error) {
 	begun := inodeAt(s.fd, journalName) != 0
 	var data []byte

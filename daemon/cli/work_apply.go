@@ -155,7 +155,7 @@ func checkCommitted(ctx context.Context, dir string, d *snapshot.Comparison, onl
 			paths = append(paths, ch.Path)
 		}
 	}
-	if _, err := userGit(ctx, dir, nil, "rev-parse", "--git-dir"); err != nil { // there is none, or it is not the user's
+	if _, err := userGit(ctx, dir, nil, "rev-parse", "--git-dir"); err != nil { // dir has no repository, or git refuses one of another user
 		return fmt.Errorf("apply --commit: %w; nothing was applied", err)
 	}
 	if _, err := userGit(ctx, dir, nil, "var", "GIT_COMMITTER_IDENT"); err != nil {
@@ -211,9 +211,9 @@ func checkFilters(ctx context.Context, dir string, paths []string) error {
 		}
 		seen[name] = true
 		for _, key := range []string{"clean", "process"} {
-			command, err := userGit(ctx, dir, nil, "config", "--get", "filter."+name+"."+key)
-			if err != nil { // there is none
-				continue
+			command, err := userGit(ctx, dir, nil, "config", "--default", "", "--get", "filter."+name+"."+key)
+			if err != nil {
+				return err
 			}
 			if command = strings.TrimSpace(command); filterRunsFiles(dir, command) {
 				return fmt.Errorf("apply --commit: %w: git would run the filter %s (%s), which may run files that the work changed; nothing was applied: "+

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -170,8 +169,8 @@ func (a *command) hostStore(ctx context.Context) (store *snapshot.Store, journal
 	store, journals = app.HostStore(settings.Data), app.JournalsDir(settings.Data)
 	done, err := snapshot.RecoverAll(ctx, journals, store)
 	a.noteRecovered(done)
-	if err != nil { // a change of this directory is refused by what uses it
-		a.newLogger(slog.LevelError).Warn("an interrupted change of a directory can't be completed", "error", err)
+	if err != nil { // Apply and Undo refuse a directory of which this is true
+		a.note("croft: an interrupted change of a directory can't be completed: %v", err)
 	}
 	return store, journals, nil
 }
