@@ -46,6 +46,10 @@ type DiffOptions struct {
 	// NoIgnored leaves out what .gitignore files exclude, and caches, unless Only
 	// names them. Comparison.LeftOut lists them.
 	NoIgnored bool
+
+	// Unnamed says that Only is what may have changed, not what a user named:
+	// NoIgnored leaves out paths of Only, too.
+	Unnamed bool
 }
 
 // ChangeKind is the kind of a change.
@@ -292,7 +296,7 @@ func (d *treeDiff) compareEntry(ctx context.Context, a, b Directory, o, n *Node,
 	if d.opts.NoIgnored && !d.ignore.ignored && !d.ignore.named && d.ignore.ignores(name, o, n) {
 		above := d.ignore
 		defer func() { d.ignore = above }()
-		named := d.only != nil && (d.only.exact[name] || !d.only.all && d.only.hasBelow(name))
+		named := d.only != nil && !d.opts.Unnamed && (d.only.exact[name] || !d.only.all && d.only.hasBelow(name))
 		d.ignore.ignored, d.ignore.named = !named, named
 	}
 	same := o != nil && n != nil && o.Type == n.Type

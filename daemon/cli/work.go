@@ -477,7 +477,7 @@ func (a *command) summarizeWork(ctx context.Context, c *client.Client, rec clien
 		}
 		return
 	}
-	d, err := a.diffTouched(ctx, c, rec.ID)
+	d, err := a.diffTouched(ctx, rec.ID)
 	switch {
 	case fault.Of(err) == fault.NotFound, fault.Of(err) == fault.Evicted:
 		a.note("croft: %s was removed while it ran; its changes are gone", rec.Name)
@@ -490,36 +490,39 @@ func (a *command) summarizeWork(ctx context.Context, c *client.Client, rec clien
 	default:
 		a.note("croft: %s changed %s; next: croft work diff|review|apply|discard %s", rec.Name, changesText(d.Stats), rec.Name)
 	}
+	if err == nil {
+		a.noteScopeFor(d.LeftOut, "croft work apply ")
+	}
 }
 
 // diffTouched compares a work with its start. What was not written since is not compared.
-func (a *command) diffTouched(ctx context.Context, c *client.Client, id string) (*snapshot.Comparison, error) {
-	opts := client.DiffOptions{Text: true}
+func (a *command) diffTouched(ctx context.Context, id string) (*snapshot.Comparison, error) {
 	ws, err := a.system.Registry.Acquire(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	const most = 100 // paths of a request
+	opts := snapshot.DiffOptions{Text: true, NoGit: true, NoIgnored: true, Unnamed: true}
 	touched, err := ws.ChangedPaths(ctx)
-	full := map[string]bool{} // directories whose entries are listed, too
-	for _, p := range touched {
-		full[path.Dir(p.Path)] = true
-	}
-	touched = slices.DeleteFunc(touched, func(p driver.ChangedPath) bool { return !p.Replaced && full[p.Path] })
-	switch {
-	case err == nil && len(touched) == 0:
-		return &snapshot.Comparison{}, nil
-	case err == nil && len(touched) <= most:
+	if err == nil { // the provider knows them
+		full := map[string]bool{} // directories whose entries are listed, too
 		for _, p := range touched {
-			opts.Paths = append(opts.Paths, p.Path)
+			full[path.Dir(p.Path)] = true
+		}
+		opts.Only = []string{}
+		for _, p := range touched {
+			if p.Replaced || !full[p.Path] {
+				opts.Only = append(opts.Only, p.Path)
+			}
+		}
+		if len(opts.Only) == 0 {
+			return &snapshot.Comparison{}, nil
 		}
 	}
-	d, err := fetchDiff(ctx, c, id, opts)
-	if fault.Of(err) == fault.NotFound { // a path that came and went
-		opts.Paths = nil
-		d, err = fetchDiff(ctx, c, id, opts)
+	base, theirs, err := comparedTrees(ctx, ws, "", "")
+	if err != nil {
+		return nil, err
 	}
-	return d, err
+	return snapshot.Diff(ctx, base, theirs, &opts)
 }
 
 // noteWorkRefusals prints the hosts that a work could not reach.
