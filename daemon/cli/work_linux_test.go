@@ -46,11 +46,21 @@ func workProjectIn(t *testing.T, home, dir, data string) (_ string, in func(args
 	if out, err := exec.Command("git", "-C", dir, "init", "-q").CombinedOutput(); err != nil {
 		t.Fatalf("git init: %v\n%s", err, out)
 	}
-	return dir, func(args ...string) *exec.Cmd {
+	in = func(args ...string) *exec.Cmd {
 		cmd := croft(t, data, args...)
 		cmd.Dir, cmd.Env = dir, append(cmd.Env, "HOME="+home)
 		return cmd
 	}
+	// A guest would run for 15 minutes more.
+	t.Cleanup(func() {
+		discard := in("work", "discard", "--all", "--yes")
+		cmd := exec.Command(discard.Path, discard.Args[1:]...) // the test's context has ended
+		cmd.Dir, cmd.Env = discard.Dir, discard.Env
+		if out, err := cmd.CombinedOutput(); err != nil && !strings.Contains(string(out), "has no work") {
+			t.Errorf("discard: %v\n%s", err, out)
+		}
+	})
+	return dir, in
 }
 
 // TestWorkSurvivesKill kills croft work in the middle: neither tree loses anything, the
