@@ -60,7 +60,8 @@ func away(t *testing.T) (at string, reach func() *guest.Client) {
 }
 
 // answerer is a proxy that reads to the end and answers with the digest of it, and all
-// that came.
+// that came. open is the number of connections of which a byte, or the end, came: one of
+// which nothing came is offered to the next host if this one ends.
 func answerer(t *testing.T) (dial func(ctx context.Context) (net.Conn, error), open *atomic.Int64) {
 	t.Helper()
 	l, err := net.Listen("unix", t.TempDir()+"/proxy")
@@ -75,11 +76,14 @@ func answerer(t *testing.T) (dial func(ctx context.Context) (net.Conn, error), o
 			if err != nil {
 				return
 			}
-			open.Add(1)
 			go func() {
-				defer open.Add(-1)
 				defer conn.Close()
-				data, _ := io.ReadAll(conn)
+				data := make([]byte, 1)
+				n, _ := conn.Read(data)
+				open.Add(1)
+				defer open.Add(-1)
+				rest, _ := io.ReadAll(conn)
+				data = append(data[:n], rest...)
 				sum := sha256.Sum256(data)
 				conn.Write(sum[:])
 				conn.Write(data)
