@@ -396,7 +396,8 @@ func TestOutputOfASessionWhoseGuestIsGone(t *testing.T) {
 // TestPartialOutputOfAGuestThatWasKilled: a foreground command whose guest dies is
 // a result with what it had written, however it was run.
 func TestPartialOutputOfAGuestThatWasKilled(t *testing.T) {
-	take := func([]byte) error { return nil }
+	came := make(chan bool, 2)
+	take := func([]byte) error { came <- true; return nil }
 	for name, cmd := range map[string]driver.Command{
 		"in one exchange": {},
 		"with callbacks":  {OnStdout: take, OnStderr: take},
@@ -430,6 +431,10 @@ func TestPartialOutputOfAGuestThatWasKilled(t *testing.T) {
 				errs, _ := filepath.Glob(filepath.Join(logs, "*.stderr"))
 				return len(out) == 1 && len(errs) == 1 && size(out[0]) == 4 && size(errs[0]) == 4
 			})
+			if cmd.OnStdout != nil { // the command may have begun before its start was answered
+				<-came
+				<-came
+			}
 			if err := syscall.Kill(guestOf(t, p, ws).PID, syscall.SIGKILL); err != nil {
 				t.Fatal(err)
 			}
