@@ -177,8 +177,8 @@ func (h *handle) adoptGuest(ctx context.Context, l *launch, version string) (*gu
 		c, err = guest.Dial(ctx, l.boxPath(guestproto.ContainerSocket), rec.Token, version, l.id)
 	}
 	if err != nil {
-		if left := supervise.CallerLeft(ctx); left != nil {
-			return nil, fmt.Errorf("docker: %w", left)
+		if herr := supervise.HostError(ctx, err); herr != nil {
+			return nil, fmt.Errorf("docker: %w", herr)
 		}
 		switch paused := h.p.isPaused(ctx, rec.Container); {
 		case paused && rec.Paused:

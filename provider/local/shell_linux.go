@@ -53,12 +53,13 @@ func (r *guestRunner) connectGuest(ctx context.Context) (*guest.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c, _ := supervise.Adopt(ctx, r.Dir, key, bin.Version, r.id); c != nil {
+	c, _, err := supervise.Adopt(ctx, r.Dir, key, bin.Version, r.id)
+	if err != nil {
+		return nil, fmt.Errorf("local: %w", err)
+	}
+	if c != nil {
 		c.Salvage = guest.OutputFromLogs(filepath.Join(r.Dir.Path, logName))
 		return c, nil
-	}
-	if err := supervise.CallerLeft(ctx); err != nil {
-		return nil, fmt.Errorf("local: %w", err)
 	}
 	if err := supervise.End(ctx, r.Dir, nil); err != nil {
 		return nil, fmt.Errorf("local: end the previous guest: %w", err)

@@ -63,20 +63,24 @@ func (p *Provider) newLaunchSpec(l *level, m *wsdir.State, opts options) (*launc
 
 // adoptGuest connects to a running guest with the same launch key, if there is one. It
 // requires the guest lock.
-func (p *Provider) adoptGuest(ctx context.Context, dir wsdir.Dir, u *launchSpec) *guestConn {
-	c, rec := supervise.Adopt(ctx, dir, u.key, u.version, u.id)
+func (p *Provider) adoptGuest(ctx context.Context, dir wsdir.Dir, u *launchSpec) (*guestConn, error) {
+	c, rec, err := supervise.Adopt(ctx, dir, u.key, u.version, u.id)
 	if c == nil {
-		return nil
+		return nil, err
 	}
 	g := newGuestConn(c, u)
 	g.rec = rec
 	if u.filesInMount() {
 		if err := g.openFiles(rec, *u); err != nil {
-			p.log.Warn("sandbox: the mount of the guest can't be opened; the guest is replaced", "workspace", u.id, "error", errors.Join(err, g.Close()))
-			return nil
+			err = errors.Join(err, g.Close())
+			if herr := supervise.HostError(ctx, err); herr != nil {
+				return nil, herr
+			}
+			p.log.Warn("sandbox: the mount of the guest can't be opened; the guest is replaced", "workspace", u.id, "error", err)
+			return nil, nil
 		}
 	}
-	return g
+	return g, nil
 }
 
 // RunningSessions lists the sessions that run in a workspace, also in one that no process has

@@ -102,12 +102,11 @@ func (h *handle) connectGuest(ctx context.Context) (*guestConn, error) {
 // the guest lock.
 func (h *handle) adoptOrStart(ctx context.Context, want *launchSpec) (g *guestConn, err error) {
 	if !want.throwaway {
-		g = h.p.adoptGuest(ctx, h.att.Dir, want)
-	}
-	if g == nil {
-		if err := supervise.CallerLeft(ctx); err != nil {
+		if g, err = h.p.adoptGuest(ctx, h.att.Dir, want); err != nil {
 			return nil, fmt.Errorf("sandbox: %w", err)
 		}
+	}
+	if g == nil {
 		h.reportLeftovers()
 		if g, err = h.p.startGuest(ctx, h.att.Dir, want); err != nil {
 			return nil, err

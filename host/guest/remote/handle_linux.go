@@ -99,7 +99,7 @@ func (h *handle) adoptGuest(ctx context.Context, m *wsdir.State, key, version st
 		return nil, nil
 	}
 	c, err = h.machine.Connect(ctx, rec.Token, version, h.id)
-	if err != nil && (isUnreachable(err) || supervise.CallerLeft(ctx) != nil) {
+	if err != nil && (isUnreachable(err) || supervise.HostError(ctx, err) != nil) {
 		return nil, err
 	}
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -91,28 +92,37 @@ func (r *Record) Write(ctx context.Context, d wsdir.Dir) error {
 func (r *Record) PutIn(m *wsdir.State) error { return record.Set(m, r) }
 
 // Adopt connects to a guest that runs under key, if there is one, and returns its record.
-// The caller holds guest.lock.
-func Adopt(ctx context.Context, d wsdir.Dir, key, version, workspace string) (*guest.Client, *Record) {
-	rec := ReadRecord(d)
+// The error is that of HostError. The caller holds guest.lock.
+func Adopt(ctx context.Context, d wsdir.Dir, key, version, workspace string) (*guest.Client, *Record, error) {
+	m, err := d.Read()
+	if err != nil {
+		return nil, nil, HostError(ctx, err)
+	}
+	rec := RecordIn(m)
 	if rec == nil || rec.Key != key {
-		return nil, nil
+		return nil, nil, nil
 	}
 	c, err := guest.Dial(ctx, filepath.Join(d.Path, SocketName), rec.Token, version, workspace)
 	if err != nil {
-		return nil, nil
+		return nil, nil, HostError(ctx, err)
 	}
-	return c, rec
+	return c, rec, nil
 }
 
-// CallerLeft returns an error if ctx has ended: then a guest that did not answer may run, with
-// sessions, and must not be replaced. The deadline of a connection may pass before the timer of
-// its context.
-func CallerLeft(ctx context.Context) error {
+// HostError returns an error if err, of an attempt to connect to a guest, has its cause on
+// this side: ctx has ended, or the host is out of descriptors or memory. Then the guest may run,
+// with sessions, and must not be replaced.
+func HostError(ctx context.Context, err error) error {
+	// The deadline of a connection may pass before the timer of its context.
 	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
 		return fmt.Errorf("connect to the guest: %w", context.DeadlineExceeded)
 	}
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("connect to the guest: %w", err)
+	}
+	var errno syscall.Errno
+	if errors.As(err, &errno) && fault.Of(errno) == fault.ResourceExhausted {
+		return fmt.Errorf("connect to the guest: %w: %w", fault.ResourceExhausted, errno)
 	}
 	return nil
 }

@@ -3,6 +3,8 @@ package supervise
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,7 +13,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
+	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/host/wsdir"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -177,5 +181,43 @@ func TestEndWithoutAnswer(t *testing.T) {
 	}
 	if err := LockAndEnd(t.Context(), wsdir.Dir{Path: filepath.Join(dir.Path, "none"), Kind: dir.Kind}, nil); err != nil {
 		t.Errorf("EndIn of no workspace: %v", err)
+	}
+}
+
+// TestAdoptWithoutDescriptors: a host that can't open a descriptor does not take a guest for
+// one that has ended.
+func TestAdoptWithoutDescriptors(t *testing.T) {
+	dir := workspace(t)
+	rec, _ := child(t)
+	if err := rec.Write(t.Context(), dir); err != nil {
+		t.Fatal(err)
+	}
+	adopt := func() error {
+		c, _, err := Adopt(t.Context(), dir, rec.Key, "test", "w")
+		if c != nil {
+			t.Error("connected to a guest that does not listen")
+		}
+		return err
+	}
+	if err := adopt(); err != nil {
+		t.Errorf("without a listener: %v", err)
+	}
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: limit.Max}); err != nil {
+		t.Fatal(err)
+	}
+	err := adopt()
+	if rerr := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); rerr != nil {
+		t.Fatal(rerr)
+	}
+	if fault.Of(err) != fault.ResourceExhausted {
+		t.Errorf("without descriptors: got %v, want %s", err, fault.ResourceExhausted)
+	}
+	dial := &net.OpError{Op: "dial", Net: "unix", Err: os.NewSyscallError("socket", unix.EMFILE)}
+	if err := HostError(t.Context(), fmt.Errorf("guest: %w: %w", fault.Evicted, dial)); fault.Of(err) != fault.ResourceExhausted {
+		t.Errorf("got %v, want %s", err, fault.ResourceExhausted)
 	}
 }
