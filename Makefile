@@ -12,6 +12,8 @@ LINT     = bin/tools/golangci-lint
 LINTVER  = v2.14.0
 
 export ALL # of make test: also the slowest tests
+# Static programs, as in a release. scripts/test sets it for the race detector.
+export CGO_ENABLED ?= 0
 
 .PHONY: build guests size run test test-quick test-all test-compat test-trpc test-release release release-tag attack docs lint words bench bench-cluster load fuzz deps cluster test-cluster cluster-down
 

@@ -199,7 +199,10 @@ func (r *Registry) endLease(ctx context.Context, uses map[string]time.Time) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, endLeaseTimeout)
 	defer cancel()
-	err := r.store.Release(ctx, r.self.ID, uses)
+	var err error
+	if len(uses) > 0 {
+		err = r.store.Release(ctx, r.self.ID, uses)
+	}
 	if err == nil {
 		err = r.store.Leave(ctx, r.self.ID)
 	}

@@ -136,7 +136,8 @@ func (r *Registry) removeDestroyed(ctx context.Context, rec Record) error {
 // through the ref or, if neither works, by sweeping.
 func (r *Registry) removeFromProvider(ctx context.Context, rec Record) error {
 	if e, ok := r.liveEntry(rec.ID); ok {
-		return r.retireEntry(ctx, e, true)
+		_, err := r.endHandle(ctx, e, true) // its hold is deleted with the record
+		return err
 	}
 	if rec.Ref == nil && rec.Attempts == 0 {
 		return nil // nothing was ever made
