@@ -7,11 +7,9 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/containerd/log"
 	"github.com/spf13/cobra"
@@ -19,6 +17,7 @@ import (
 	"github.com/croft-run/croft/daemon/app"
 	"github.com/croft-run/croft/daemon/config"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/gclater"
 	"github.com/croft-run/croft/internal/live"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -30,18 +29,11 @@ func Main(providers ...driver.Provider) int {
 	defer stop()
 	// The first signal cancels ctx; the next one, without a handler, ends the process.
 	context.AfterFunc(ctx, stop)
-	collectLater()
+	gclater.Restore()
 	// ttrpc, the library of the guest protocol, would log to standard error what its
 	// errors say already.
 	_ = log.SetLevel(log.PanicLevel.String()) // it fails only for an unknown level
 	return Run(ctx, os.Args, Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, providers...)
-}
-
-// collectLater makes garbage collection rare for a second: a short command ends before its
-// few megabytes are worth a collection, which took a fifth of its processor time.
-func collectLater() {
-	percent := debug.SetGCPercent(400)
-	time.AfterFunc(time.Second, func() { debug.SetGCPercent(percent) })
 }
 
 // Streams are the standard streams of a run.
