@@ -166,7 +166,7 @@ func (p *parentCache) runOps(ctx context.Context, ops []op, opts *RestoreOptions
 		driver.Step(ctx, "moved")
 	}
 	var were []op // old attributes, to revert
-	for i := len(ops) - 1; i >= 0; i-- {
+	for i := range ops {
 		if ops[i].Attr == nil || p.skips(&ops[i], i) {
 			continue
 		}
@@ -195,6 +195,11 @@ func (p *parentCache) revertOps(ops, were []op, cause error) (whole bool, err er
 			errs = append(errs, hostError("revert the change of", string(ops[i].Path), err))
 		}
 	}
+	for _, d := range p.closed {
+		if err := chmodBelow(p.root, d.name, d.mode); err != nil {
+			errs = append(errs, hostError("revert the mode of", d.name, err))
+		}
+	}
 	return len(errs) == 1, errors.Join(errs...)
 }
 
@@ -206,6 +211,13 @@ type parentCache struct {
 	name     string
 	fd       int
 	open     bool
+	closed   []closedDir // opened by openClosed
+}
+
+// A closedDir is a directory in which its owner may not write.
+type closedDir struct {
+	name string
+	mode uint32
 }
 
 func (p *parentCache) close() {
@@ -243,10 +255,67 @@ func (p *parentCache) applyMove(o *op, number int) error {
 		step = func() error { return moveToStage(p.stage, o, number, dir, base) }
 	}
 	err = step()
-	if errors.Is(err, unix.EACCES) && unix.Fchmod(dir, 0o700) == nil { // the attribute steps restore its mode
+	if errors.Is(err, unix.EACCES) && p.openClosed() {
 		err = step()
 	}
+	if errors.Is(err, unix.EACCES) && o.Remove { // a directory that can't be read
+		o.lost = true
+		err = removeAll(dir, base)
+	}
 	return err
+}
+
+// openClosed gives the owner of the current directory the right to change its entries, and
+// reports whether it lacked the right. The attribute steps restore its mode.
+func (p *parentCache) openClosed() bool {
+	var st unix.Stat_t
+	if unix.Fstat(p.fd, &st) != nil || st.Mode&0o300 == 0o300 || unix.Fchmod(p.fd, 0o700) != nil {
+		return false
+	}
+	p.closed = append(p.closed, closedDir{p.name, uint32(st.Mode) & 0o7777})
+	return true
+}
+
+// chmodBelow sets the mode of a directory below root.
+func chmodBelow(root int, name string, mode uint32) error {
+	fd, err := openBelow(root, name)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd) //nolint:errcheck // nothing is written through it
+	return unix.Fchmod(fd, mode)
+}
+
+// moveEntry calls rename, which moves an entry to another directory, or exchanges two. The
+// kernel does so with a directory only if its owner may write in it, so the owner gets that right
+// meanwhile.
+func moveEntry(rename func(from int, name string, to int, newName string) error, from int, name string, to int, newName string) error {
+	err := rename(from, name, to, newName)
+	if !errors.Is(err, unix.EACCES) {
+		return err
+	}
+	restore := makeWritable(from, name)
+	defer restore()
+	restoreOther := makeWritable(to, newName)
+	defer restoreOther()
+	return rename(from, name, to, newName)
+}
+
+// makeWritable lets the owner of a directory write in it, until restore is called. It does
+// nothing with other entries.
+func makeWritable(dir int, name string) (restore func()) {
+	fd, err := openRetry(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+	if err != nil {
+		return func() {}
+	}
+	var st unix.Stat_t
+	closed := unix.Fstat(fd, &st) == nil && st.Mode&0o200 == 0 && unix.Fchmod(fd, uint32(st.Mode)&0o7777|0o200) == nil
+	return func() {
+		if closed {
+			unix.Fchmod(fd, uint32(st.Mode)&0o7777) //nolint:errcheck // it is the owner's
+		}
+		unix.Close(fd) //nolint:errcheck // nothing is written through it
+	}
 }
 
 // moveFromStage swaps the staged entry with the one at base by RENAME_EXCHANGE, or
@@ -255,7 +324,7 @@ func moveFromStage(stage int, o *op, dir int, base string) error {
 	if o.Ino != 0 && inodeAt(dir, base) == o.Ino {
 		return nil // done before
 	}
-	err := exchangeNames(stage, o.Temp, dir, base)
+	err := moveEntry(exchangeNames, stage, o.Temp, dir, base)
 	if err == nil {
 		return nil
 	}
@@ -263,13 +332,13 @@ func moveFromStage(stage int, o *op, dir int, base string) error {
 		return err
 	}
 	o.lost = inodeAt(dir, base) != 0
-	err = unix.Renameat(stage, o.Temp, dir, base)
+	err = moveEntry(unix.Renameat, stage, o.Temp, dir, base)
 	for _, clash := range []error{unix.EISDIR, unix.ENOTDIR, unix.ENOTEMPTY, unix.EEXIST} {
 		if errors.Is(err, clash) {
 			if err := removeAll(dir, base); err != nil {
 				return err
 			}
-			err = unix.Renameat(stage, o.Temp, dir, base)
+			err = moveEntry(unix.Renameat, stage, o.Temp, dir, base)
 			break
 		}
 	}
@@ -282,11 +351,11 @@ func moveFromStage(stage int, o *op, dir int, base string) error {
 // moveToStage moves an entry that is removed into the stage, or deletes it if it
 // can't be moved.
 func moveToStage(stage int, o *op, number int, dir int, base string) error {
-	err := unix.Renameat(dir, base, stage, asideName(number))
+	err := moveEntry(unix.Renameat, dir, base, stage, asideName(number))
 	switch {
 	case errors.Is(err, unix.ENOENT):
 		return nil // done before
-	case err != nil && (cannotMove(err) || errors.Is(err, unix.EACCES)):
+	case err != nil && cannotMove(err):
 		o.lost = true
 		return removeAll(dir, base)
 	}
@@ -321,15 +390,15 @@ func (p *parentCache) revertMove(o *op, number int) error {
 	case o.lost:
 		return errNotKept
 	case o.Remove && inodeAt(p.stage, asideName(number)) != 0:
-		return unix.Renameat(p.stage, asideName(number), dir, base)
+		return moveEntry(unix.Renameat, p.stage, asideName(number), dir, base)
 	case o.Remove:
 		return nil
 	case o.Ino == 0 || inodeAt(dir, base) != o.Ino:
 		return errNotKept
 	case inodeAt(p.stage, o.Temp) == 0: // there was no old entry
-		return unix.Renameat(dir, base, p.stage, o.Temp)
+		return moveEntry(unix.Renameat, dir, base, p.stage, o.Temp)
 	}
-	return exchangeNames(p.stage, o.Temp, dir, base)
+	return moveEntry(exchangeNames, p.stage, o.Temp, dir, base)
 }
 
 // inodeAt is the inode number of an entry; 0 if it does not exist.
