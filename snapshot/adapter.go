@@ -129,12 +129,16 @@ func (a *Adapter) takeSnapshot(ctx context.Context, opts *driver.SnapshotOptions
 	return a.Store.Take(ctx, v.Tree, o)
 }
 
+// maxHoles bounds the time that a workspace can make a snapshot of it take: two minutes for
+// each such file.
+const maxHoles = 256 << 30
+
 func (a *Adapter) takeOptions(v *View, opts *driver.SnapshotOptions) *TakeOptions {
 	return &TakeOptions{
 		Info: driver.SnapshotInfo{
 			Name: opts.Name, Labels: maps.Clone(opts.Labels), Provider: a.Provider, Workspace: a.Workspace, Session: a.Session, Frozen: v.Frozen,
 		},
-		Base: v.Base, Ignore: opts.Ignore, Complete: opts.Complete, Cache: v.Cache, NoGitDigest: a.Dir != "", NoGitCredentials: a.Dir != "", Dir: a.Dir,
+		MaxHoles: maxHoles, Base: v.Base, Ignore: opts.Ignore, Complete: opts.Complete, Cache: v.Cache, NoGitDigest: a.Dir != "", NoGitCredentials: a.Dir != "", Dir: a.Dir,
 	}
 }
 

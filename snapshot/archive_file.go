@@ -10,6 +10,8 @@ import (
 	"sort"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -236,6 +238,9 @@ func (a *archiver) readSparse(ctx context.Context, f *hostFile, n *Node) error {
 	if f.size > maxFile {
 		return tooLarge(n, f.size)
 	}
+	if err := a.checkHoles(f, n); err != nil {
+		return err
+	}
 	l := &chunkList{a: a, whole: driver.NewDigest()}
 	var b buffer
 	defer b.release()
@@ -266,6 +271,20 @@ func (a *archiver) readSparse(ctx context.Context, f *hostFile, n *Node) error {
 		}
 	}
 	return l.fillNode(n)
+}
+
+// checkHoles refuses a file with larger holes than allowed.
+func (a *archiver) checkHoles(f *hostFile, n *Node) error {
+	var st unix.Stat_t
+	if a.opts.MaxHoles == 0 || f.size <= a.opts.MaxHoles || unix.Fstat(f.fd, &st) != nil {
+		return nil
+	}
+	const block = 512 // the unit of st_blocks
+	if holes := f.size - st.Blocks*block; holes > a.opts.MaxHoles {
+		return fmt.Errorf("snapshot: file %s: %w: %d of its %d bytes are holes, which take too long to compare; the maximum is %d: "+
+			"shorten it with truncate, or remove it, in the workspace if it is a file of one", n.Name, fault.ResourceExhausted, holes, f.size, a.opts.MaxHoles)
+	}
+	return nil
 }
 
 // A buffer is a pooled buffer of a chunk and one more byte, which detects a larger

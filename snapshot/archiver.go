@@ -56,6 +56,11 @@ type TakeOptions struct {
 	// the same key reads only changed files. "" disables it.
 	Cache string
 
+	// MaxHoles is the maximum size of the holes of a file of this host; 0 is any. A larger file
+	// is an error before it is read: the digest is one of all its bytes, and a file of holes
+	// costs its writer nothing.
+	MaxHoles int64
+
 	// Progress is called now and then; nil is the callback of the context (see
 	// driver.WithProgress).
 	Progress func(files, bytes int64)

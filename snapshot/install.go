@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -269,8 +270,10 @@ func copyContent(ctx context.Context, fd int, r io.Reader, n *Node) (int64, erro
 	var off int64
 	for {
 		count, err := io.ReadFull(contextReader{ctx, r}, buf)
-		if err := pwriteAll(fd, buf[:count], off); err != nil {
-			return off, err
+		if !bytes.Equal(buf[:count], zeros[:count]) {
+			if err := pwriteAll(fd, buf[:count], off); err != nil {
+				return off, err
+			}
 		}
 		off += int64(count)
 		switch {

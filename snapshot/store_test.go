@@ -316,6 +316,43 @@ func TestSparseFile(t *testing.T) {
 	}
 }
 
+// TestSparseApply: a file of holes is applied as such, and undone without reading them.
+func TestSparseApply(t *testing.T) {
+	const size = 64<<20 + 1
+	dir, to := t.TempDir(), t.TempDir()
+	path := filepath.Join(dir, "holes")
+	must0(t, os.WriteFile(path, nil, 0o644))
+	must0(t, os.Truncate(path, size))
+	s := Open(Dir(filepath.Join(t.TempDir(), "store")), nil)
+	m := take(t, s, dir, nil)
+	res, err := Apply(t.Context(), Empty, Files(Module(s.StoredTree(m.Root))), to, &ApplyOptions{Undo: s})
+	must0(t, err)
+	var st syscall.Stat_t
+	must0(t, syscall.Stat(filepath.Join(to, "holes"), &st))
+	if st.Size != size || st.Blocks*512 > 4<<20 {
+		t.Errorf("the applied file has %d bytes and takes %d", st.Size, st.Blocks*512)
+	}
+	for _, tree := range []Tree{HostDir(to, nil), HostDir(dir, nil)} {
+		if got, err := Digest(t.Context(), tree); err != nil || got != m.Digest {
+			t.Errorf("the file has the digest %s, %v; want %s", got, err, m.Digest)
+		}
+	}
+	_, err = Undo(t.Context(), s, res.Undo, to, nil)
+	must0(t, err)
+}
+
+// TestHolesAreBounded: a file of a workspace with huge holes is refused at once, and named.
+func TestHolesAreBounded(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "holes")
+	must0(t, os.WriteFile(path, []byte("data"), 0o644))
+	must0(t, os.Truncate(path, maxHoles+1<<20))
+	_, err := inPlaceAdapter(t, dir, nil).Snapshot(t.Context(), &driver.SnapshotOptions{})
+	if fault.Of(err) != fault.ResourceExhausted || !strings.Contains(err.Error(), "holes") {
+		t.Errorf("Snapshot: %v, want %v", err, fault.ResourceExhausted)
+	}
+}
+
 // TestDamageIsFound flips a bit in every file of a store, one after another, at
 // several places: Check and every read must return an error.
 func TestDamageIsFound(t *testing.T) {
