@@ -2,7 +2,9 @@ package snapshot
 
 import (
 	"context"
+	"maps"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/croft-run/croft/fault"
@@ -58,6 +60,37 @@ func compareHistory(ctx context.Context, a, b Tree, dir string) (GitChange, erro
 		}
 	}
 	return change, nil
+}
+
+// NewTips returns the ids at which branches, tags, the stash and HEAD of the repository dir
+// are in b, and none is in a, sorted. An id may be anything that looks like one.
+func NewTips(ctx context.Context, a, b Tree, dir string) ([]string, error) {
+	old, err := readTips(ctx, a, dir)
+	if err != nil {
+		return nil, err
+	}
+	now, err := readTips(ctx, b, dir)
+	maps.DeleteFunc(now, func(id string, _ bool) bool { return old[id] })
+	return slices.Sorted(maps.Keys(now)), err
+}
+
+func readTips(ctx context.Context, t Tree, dir string) (map[string]bool, error) {
+	refs, err := readRefs(ctx, t, dir)
+	if err != nil {
+		return nil, err
+	}
+	head, err := readGitText(ctx, t, path.Join(dir, "HEAD")) // an id if it is detached
+	tips := map[string]bool{}
+	if id := strings.TrimSpace(head); isObjectName(id) {
+		tips[id] = true
+	}
+	for name, id := range refs {
+		own := strings.HasPrefix(name, "refs/heads/") || strings.HasPrefix(name, "refs/tags/") || name == "refs/stash"
+		if own && isObjectName(id) {
+			tips[id] = true
+		}
+	}
+	return tips, err
 }
 
 // readRefs reads the references of a repository: loose ones, and packed ones.

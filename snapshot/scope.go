@@ -49,6 +49,16 @@ var caches = (*search.Ignore)(nil).With(".", []byte(strings.Join([]string{
 	".cache/", ".npm/", ".pnpm-store/", ".gradle/", ".DS_Store",
 }, "\n")))
 
+// IsCache reports whether a path is in the list of caches, which tools make again.
+func IsCache(name string) bool {
+	for dir := name; dir != "."; dir = path.Dir(dir) {
+		if caches.Ignores(dir, true) {
+			return true
+		}
+	}
+	return false
+}
+
 // ignoreState is the rules of .gitignore files on the way to a directory, of both
 // trees of a comparison.
 type ignoreState struct {

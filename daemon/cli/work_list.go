@@ -302,8 +302,8 @@ func (a *command) workDiscardCommand() *cobra.Command {
 		Use:   "discard [NAME...] | discard --all",
 		Short: "Remove works with all their changes that were not applied",
 		Long: `Remove works, or the only one of the project, with all their changes that were not applied. --all asks
-first, and so does no name if the work has changes that the project does not have; without a terminal to
-ask on they need --yes.`,
+first, and so does no name if the work has changes, ignored files or commits that the project does not have;
+without a terminal to ask on they need --yes.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: run(func(ctx context.Context, args []string) error {
 			if all && len(args) > 0 {
@@ -364,36 +364,6 @@ func (a *command) chosenWorks(ctx context.Context, c *client.Client, e *workEnv,
 		return nil, noWorks(e)
 	}
 	return a.confirmRemoval(names, "work", yes)
-}
-
-// allApplied reports whether the project of a work has all its changes. If not, it says how
-// many are missing.
-func (a *command) allApplied(ctx context.Context, c *client.Client, w *workOf) bool {
-	if w.Dir != "" { // in place: there is nothing to apply
-		return true
-	}
-	missing := 0
-	dir, err := w.dir()
-	if err == nil {
-		err = a.withOpened(ctx, c, w.ID, func(ws *workspace.Workspace) error {
-			base, theirs, err := comparedTrees(ctx, ws, "", "")
-			if err != nil {
-				return err
-			}
-			res, err := snapshot.Merge(ctx, base, snapshot.HostDir(dir, nil), theirs, &snapshot.MergeOptions{Autorun: true})
-			if err == nil {
-				missing = len(res.Applied) + len(res.Conflicts)
-			}
-			return err
-		})
-	}
-	switch {
-	case err != nil:
-		a.note("croft: the changes of %s may be missing in the project: %v", w.Name, err)
-	case missing > 0:
-		a.note("croft: the project does not have %s of %s", countText(missing, "change"), w.Name)
-	}
-	return err == nil && missing == 0
 }
 
 func (a *command) workAllowCommand() *cobra.Command {

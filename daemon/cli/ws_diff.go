@@ -137,19 +137,24 @@ func (a *command) noteScope(list []snapshot.LeftOut) { a.noteScopeFor(list, "") 
 // as "croft work apply ", has them.
 func (a *command) noteScopeFor(list []snapshot.LeftOut, other string) {
 	for _, l := range list {
-		names := make([]string, min(len(l.Paths), 5))
-		for i := range names {
-			names[i] = printable(l.Paths[i])
-		}
-		if l.Total > len(names) {
-			names = append(names, "...")
-		}
 		about := map[string]string{
 			snapshot.LeftOutIgnored: " that changed (" + other + "--ignored)", snapshot.LeftOutAutorun: " that changed (" + other + "--allow-autorun)",
 			snapshot.LeftOutSpecial: " (FIFOs, sockets and devices)",
 		}[l.Reason]
-		a.note("left out: %s%s: %s", countText(l.Total, l.Reason+" file"), about, strings.Join(names, ", "))
+		a.note("left out: %s%s: %s", countText(l.Total, l.Reason+" file"), about, firstPaths(l.Paths, l.Total))
 	}
+}
+
+// firstPaths lists the first of paths, of which there are total.
+func firstPaths(paths []string, total int) string {
+	names := make([]string, min(len(paths), 5))
+	for i := range names {
+		names[i] = printable(paths[i])
+	}
+	if total > len(names) {
+		names = append(names, "...")
+	}
+	return strings.Join(names, ", ")
 }
 
 // noteUnchanged names the paths that were asked for and have no change.
