@@ -193,6 +193,24 @@ func TestKilledApplyThenEdits(t *testing.T) {
 	}
 }
 
+// TestKilledApplyThenAllEdited: if everything was changed since the kill, nothing is completed.
+func TestKilledApplyThenAllEdited(t *testing.T) {
+	dir := t.TempDir()
+	applyGround(t, dir)
+	killApply(t, dir, 2, 0) // after the journal
+	for _, side := range []string{"base", "theirs"} { // which has the new names
+		names, err := filepath.Glob(filepath.Join(dir, side, "*/*"))
+		must0(t, err)
+		for _, name := range names {
+			must0(t, os.WriteFile(strings.Replace(name, "/"+side+"/", "/target/", 1), []byte("mine"), 0o644))
+		}
+	}
+	done := recoverAll(t, filepath.Join(dir, "journals"), Open(Dir(filepath.Join(dir, "store")), nil))
+	if len(done) != 1 || !done[0].None || !strings.Contains(done[0].String(), "was not completed: its files were changed since, and are left as they are: d0/f") {
+		t.Errorf("recovered %v", done)
+	}
+}
+
 // TestKilledBeforeApply kills an apply between the snapshot for Undo and the first step: it
 // leaves nothing to undo, also if the first to recover has no store.
 func TestKilledBeforeApply(t *testing.T) {

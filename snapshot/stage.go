@@ -58,20 +58,24 @@ type stageJournal struct {
 
 // A Recovered is a change that Recover completed.
 type Recovered struct {
-	Dir   string
-	Apply bool     // it was an Apply with a snapshot for Undo
-	Left  []string // paths that were changed since the process was killed, and are left as they are
+	Dir   string   `json:"dir"`
+	Apply bool     `json:"apply,omitempty"` // it was an Apply with a snapshot for Undo
+	Left  []string `json:"left,omitempty"`  // paths that were changed since the process was killed, and are left as they are
+	None  bool     `json:"none,omitempty"`  // every path was changed since, so that nothing was completed
 }
 
 func (r Recovered) String() string {
-	text := "completed an interrupted change of " + printable(r.Dir)
+	text := "an interrupted change of " + printable(r.Dir)
 	if r.Apply {
-		text = "completed an interrupted apply to " + printable(r.Dir)
+		text = "an interrupted apply to " + printable(r.Dir)
 	}
-	if len(r.Left) > 0 {
-		text += "; left as they are, because they were changed since: " + firstNames(r.Left)
+	switch {
+	case r.None:
+		return text + " was not completed: its files were changed since, and are left as they are: " + firstNames(r.Left)
+	case len(r.Left) > 0:
+		return "completed " + text + "; left as they are, because they were changed since: " + firstNames(r.Left)
 	}
-	return text
+	return "completed " + text
 }
 
 func newStage(dir, above, journals, undo string) (*stage, error) {
@@ -428,15 +432,18 @@ func recoverStage(ctx context.Context, root int, dir, above, name, journals stri
 			}
 			return nil, fmt.Errorf("snapshot: complete an interrupted change: %w", err)
 		}
-		res = &Recovered{Dir: dir, Apply: j.Undo != ""}
+		res = &Recovered{Dir: dir, Apply: j.Undo != "", None: true}
 		for i := range j.Ops {
-			switch o := &j.Ops[i]; {
+			o := &j.Ops[i]
+			res.None = res.None && (o.skip || o.TimeOnly)
+			switch {
 			case !o.left:
 				began = began || !o.TimeOnly
 			case !o.TimeOnly:
 				res.Left = append(res.Left, string(o.Path))
 			}
 		}
+		res.None = res.None && len(res.Left) > 0
 		slices.Sort(res.Left)
 	}
 	if began {

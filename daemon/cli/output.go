@@ -42,7 +42,7 @@ func (a *command) printRemoved(name string) error {
 }
 
 // note prints a line to standard error, except with --json, where standard error has
-// only an error as JSON. Beside a log in JSON it is a record.
+// JSON only: see reportError and noteRecovered. Beside a log in JSON it is a record.
 func (a *command) note(format string, args ...any) {
 	text := fmt.Sprintf(format+"\n", args...)
 	switch {

@@ -468,6 +468,8 @@ func TestWorkMistakes(t *testing.T) {
 	if text, err := os.ReadFile(filepath.Join(dir, "h")); err != nil || string(text) != "new" {
 		t.Errorf("h is %q, %v", text, err)
 	}
+	plantInterrupted(t, dir, filepath.Join(filepath.Dir(dir), "data"), "i")
+	says(fmt.Sprintf(`{"recovered":{"dir":"%[1]s","message":"completed an interrupted change of %[1]s"}}`+"\n", dir), "work", "list", "--json")
 	says("removed two", "work", "discard", "--all", "--yes")
 	says("has no work", "work", "discard", "--all")
 }

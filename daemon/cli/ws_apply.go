@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -175,9 +176,18 @@ func (a *command) hostStore(ctx context.Context) (store *snapshot.Store, journal
 	return store, journals, nil
 }
 
-// noteRecovered says which changes of killed processes were completed.
+// noteRecovered says which changes of killed processes were completed, with --json as well:
+// they are changes of the user's files, about which the answer says nothing.
 func (a *command) noteRecovered(list []snapshot.Recovered) {
 	for _, r := range list {
+		if a.json {
+			data, _ := json.Marshal(map[string]any{"recovered": struct { // always encodes
+				snapshot.Recovered
+				Message string `json:"message"`
+			}{r, r.String()}})
+			fmt.Fprintf(a.Err, "%s\n", data)
+			continue
+		}
 		a.note("croft: %s", r)
 	}
 }
