@@ -4,24 +4,33 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/croft-run/croft/client"
+	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
 func (a *command) doctorCommand() *cobra.Command {
-	return &cobra.Command{
+	profile := false
+	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Report what this host supports, tested by trying",
 		Long: `Report what this host supports: each level of isolation, with the test that it passed or why it
 fails; and for each provider its limits and what enforces them, its network, and its
 copy-on-write. The last lines are a verdict and the next command. With --server, report on the
 server's host.`,
+		Example: `  croft doctor
+  croft doctor --apparmor | sudo tee /etc/apparmor.d/croft && sudo apparmor_parser -r /etc/apparmor.d/croft`,
 		Args: cobra.NoArgs,
 		RunE: run(func(ctx context.Context, _ []string) error {
+			if profile {
+				return a.printAppArmorProfile()
+			}
 			return a.withClient(ctx, func(c *client.Client) error {
 				d, err := c.Doctor(ctx)
 				if err != nil {
@@ -39,6 +48,25 @@ server's host.`,
 			})
 		}),
 	}
+	cmd.Flags().BoolVar(&profile, "apparmor", false, "print a profile of AppArmor that allows user namespaces to this program, which Ubuntu restricts")
+	return cmd
+}
+
+// printAppArmorProfile prints a profile that allows user namespaces to the file of this
+// program, and restricts nothing.
+func (a *command) printAppArmorProfile() error {
+	path, err := os.Executable()
+	if err == nil {
+		path, err = filepath.EvalSymlinks(path)
+	}
+	if err != nil {
+		return fmt.Errorf("find the file of this program: %w: %w", fault.Of(err), err)
+	}
+	if strings.ContainsAny(path, "\"\\*?[]{}^") {
+		return fmt.Errorf("the path of this program has a character that a profile can't name: %w: %s: move the program", fault.Unsupported, printable(path))
+	}
+	_, err = fmt.Fprintf(a.Out, "abi <abi/4.0>,\ninclude <tunables/global>\nprofile croft \"%s\" flags=(unconfined) {\n  userns,\n}\n", path)
+	return err
 }
 
 // doctorAnswer is the JSON of croft doctor.

@@ -127,3 +127,10 @@ func ticks(t *testing.T, pid int) string {
 	}
 	return strings.Fields(string(data))[13]
 }
+
+// TestKillOfAGroupThatIsGone: systemd removes a scope whose processes have ended.
+func TestKillOfAGroupThatIsGone(t *testing.T) {
+	if err := killV2(filepath.Join(t.TempDir(), "gone")); err != nil {
+		t.Error(err)
+	}
+}

@@ -214,9 +214,13 @@ func isV2(dir string) bool {
 }
 
 // killV2 kills all processes in a cgroup and its child cgroups, and removes the child
-// cgroups.
+// cgroups. The cgroup may be gone: systemd removes a scope whose processes have ended.
 func killV2(dir string) error {
-	if err := os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0o600); err != nil {
+	err := os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0o600)
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENODEV) {
+		return nil
+	}
+	if err != nil {
 		return err
 	}
 	for _, name := range []string{supervisorGroup, workGroup} {

@@ -39,8 +39,8 @@ func TestGuestSurvivesKilledHost(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(200 * time.Millisecond) // the buffer of the socket gets full
-		host.Process.Kill()                //nolint:errcheck // the wait tells
-		host.Wait()                        //nolint:errcheck // it was killed
+		host.Process.Kill()
+		host.Wait()
 		time.Sleep(100 * time.Millisecond) // the guest logs
 
 		c, err := guest.Dial(t.Context(), filepath.Join(dir, "sock"), "", "test", "w")
@@ -78,7 +78,7 @@ func TestHostToKill(t *testing.T) {
 	for range 8 {
 		go func() {
 			for {
-				r.Shell().Run(context.Background(), driver.Command{Script: "head -c 4000000 /dev/zero"}) //nolint:errcheck // the process is killed
+				r.Shell().Run(context.Background(), driver.Command{Script: "head -c 4000000 /dev/zero"})
 			}
 		}()
 	}

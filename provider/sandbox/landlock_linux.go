@@ -34,8 +34,12 @@ func (p *Provider) launchProcess(l *launch, u launchSpec) error {
 		return err
 	}
 	const least = 3 // the first that restricts truncation
-	if abi, err := guestproto.LandlockABI(); err != nil || abi < least {
-		return fmt.Errorf("landlock has version %d here, at least %d is required (%v): %w", abi, least, err, fault.Unsupported) //nolint:errorlint // one code is enough
+	abi, err := guestproto.LandlockABI()
+	if err != nil {
+		return fmt.Errorf("this kernel has no Landlock (%v): %w", err, fault.Unsupported) //nolint:errorlint // one code is enough
+	}
+	if abi < least {
+		return fmt.Errorf("landlock has version %d here, at least %d is required: %w", abi, least, fault.Unsupported)
 	}
 	bin, err := p.binary()
 	if err != nil {

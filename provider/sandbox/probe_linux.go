@@ -207,7 +207,11 @@ func (p *Provider) chooseLevel(ctx context.Context, least driver.Isolation) (*le
 	if _, err := p.binary(); err != nil { // then every level fails for it
 		return nil, err
 	}
-	return nil, fmt.Errorf("isolation %q: %w: tried %s%s; croft doctor says what this host lacks; --provider docker isolates, too, and --provider local does not", least, fault.Unsupported, strings.Join(tried, "; "), p.weakerChoice(ctx, want))
+	subject := "isolation"
+	if least != "" {
+		subject = fmt.Sprintf("isolation %q", least)
+	}
+	return nil, fmt.Errorf("%s: %w: tried %s%s; croft doctor says what this host lacks; --provider docker isolates, too, and --provider local does not", subject, fault.Unsupported, strings.Join(tried, "; "), p.weakerChoice(ctx, want))
 }
 
 // candidateLevels lists the levels of at least a rank: first the named one, then the

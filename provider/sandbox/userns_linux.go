@@ -31,14 +31,15 @@ func (h hostState) namespaceRemedy() string {
 	for _, cause := range []struct {
 		name, refuses, set string
 		why                string
-		all                bool // it refuses root, too
+		all                bool   // it refuses root, too
+		first              string // a better remedy
 	}{
-		{"user.max_user_namespaces", "0", "15000", "this host allows no user namespaces", true},
-		{"kernel.unprivileged_userns_clone", "0", "1", "this kernel allows user namespaces to root alone", false},
-		{"kernel.apparmor_restrict_unprivileged_userns", "1", "0", "AppArmor restricts user namespaces of ordinary users, as Ubuntu sets it", false},
+		{"user.max_user_namespaces", "0", "15000", "this host allows no user namespaces", true, ""},
+		{"kernel.unprivileged_userns_clone", "0", "1", "this kernel allows user namespaces to root alone", false, ""},
+		{"kernel.apparmor_restrict_unprivileged_userns", "1", "0", "AppArmor restricts user namespaces of ordinary users, as Ubuntu sets it", false, loadProfile},
 	} {
 		if setting(cause.name) == cause.refuses && (cause.all || !h.root) {
-			return fmt.Sprintf("%s (%s is %s); to allow them, run: sudo sysctl -w %[2]s=%[4]s", cause.why, cause.name, cause.refuses, cause.set)
+			return fmt.Sprintf("%s (%s is %s); to allow them%s, run: sudo sysctl -w %[2]s=%[5]s", cause.why, cause.name, cause.refuses, cause.first, cause.set)
 		}
 	}
 	if status, err := h.readFile("/proc/self/status"); err == nil && strings.Contains(string(status), "\nSeccomp:\t2\n") {
@@ -46,6 +47,10 @@ func (h hostState) namespaceRemedy() string {
 	}
 	return ""
 }
+
+// loadProfile allows user namespaces to croft alone. The sysctl that follows it allows them to
+// every program, until the next boot.
+const loadProfile = " to croft, run: croft doctor --apparmor | sudo tee /etc/apparmor.d/croft && sudo apparmor_parser -r /etc/apparmor.d/croft; to allow them to every program"
 
 // explainRefusal adds the remedy to an error of a level that needs user namespaces.
 func explainRefusal(l *level, err error) error {
@@ -63,7 +68,11 @@ func explainRefusal(l *level, err error) error {
 func (p *Provider) weakerChoice(ctx context.Context, rank int) string {
 	for _, l := range levels {
 		if l.name.Rank() < rank && p.probeLevel(ctx, l, false) == nil {
-			return fmt.Sprintf("; weaker isolation works here: --isolation %s", l.name)
+			scope := ""
+			if l.noMounts {
+				scope = ", but neither for croft work nor for a template"
+			}
+			return fmt.Sprintf("; weaker isolation works here%s: --isolation %s", scope, l.name)
 		}
 	}
 	if rank > driver.IsolationProcess.Rank() {

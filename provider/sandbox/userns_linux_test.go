@@ -17,7 +17,8 @@ func TestNamespaceRemedy(t *testing.T) {
 		files map[string]string
 		want  string // "" is no remedy
 	}{
-		{"ubuntu", false, map[string]string{most: "62000\n", apparmor: "1\n"}, "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"},
+		{"ubuntu", false, map[string]string{most: "62000\n", apparmor: "1\n"}, "croft doctor --apparmor | sudo tee /etc/apparmor.d/croft"},
+		{"ubuntu, every program", false, map[string]string{apparmor: "1\n"}, "every program, run: sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"},
 		{"ubuntu, root", true, map[string]string{most: "62000\n", apparmor: "1\n"}, ""},
 		{"debian", false, map[string]string{clone: "0\n"}, "sysctl -w kernel.unprivileged_userns_clone=1"},
 		{"none at all", true, map[string]string{most: "0\n"}, "sysctl -w user.max_user_namespaces=15000"},
