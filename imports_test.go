@@ -42,6 +42,7 @@ var may = []struct{ pkg, imports string }{
 	{"internal/suggest", ""},
 	{"internal/autorun", ""},
 	{"internal/locktmp", ""},
+	{"internal/gclater", ""},
 	{"internal/live", ""},
 	{"internal/sleep", ""},
 	{"internal/strictyaml", ""},
@@ -150,7 +151,7 @@ var may = []struct{ pkg, imports string }{
 }
 
 // leaves are small helpers that import nothing of this module.
-const leaves = "internal/atomicfile internal/diskreserve internal/flockfile internal/keylock internal/lazyregexp internal/live internal/sleep internal/strictyaml internal/textdiff internal/version"
+const leaves = "internal/atomicfile internal/diskreserve internal/flockfile internal/gclater internal/keylock internal/lazyregexp internal/live internal/sleep internal/strictyaml internal/textdiff internal/version"
 
 func TestImports(t *testing.T) {
 	for _, p := range packages(t) {
