@@ -197,7 +197,7 @@ func TestKilledApplyThenEdits(t *testing.T) {
 func TestKilledApplyThenAllEdited(t *testing.T) {
 	dir := t.TempDir()
 	applyGround(t, dir)
-	killApply(t, dir, 2, 0) // after the journal
+	killApply(t, dir, 2, 0)                           // after the journal
 	for _, side := range []string{"base", "theirs"} { // which has the new names
 		names, err := filepath.Glob(filepath.Join(dir, side, "*/*"))
 		must0(t, err)

@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/croft-run/croft/internal/testenv"
 )
 
 // asOrdinary runs the test again as an ordinary user, if this process is root, for which
@@ -23,15 +25,14 @@ func asOrdinary(t *testing.T) bool {
 	dir, err := os.MkdirTemp("", "croft-ordinary-") //nolint:usetesting // another user can't enter what t.TempDir is in
 	must0(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	const nobody = 65534
-	must0(t, os.Chown(dir, nobody, nobody))
+	must0(t, os.Chown(dir, testenv.Nobody, testenv.Nobody))
 	self := filepath.Join(dir, "tests")
 	program, err := os.ReadFile(os.Args[0])
 	must0(t, err)
 	must0(t, os.WriteFile(self, program, 0o755)) //nolint:gosec // another user runs it
 	cmd := exec.CommandContext(t.Context(), self, "-test.run", "^"+t.Name()+"$", "-test.v")
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "TMPDIR="+dir, "HOME="+dir)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: testenv.Nobody, Gid: testenv.Nobody}}
 	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
 		t.Errorf("as an ordinary user: %v\n%s", err, out)
 	}

@@ -316,7 +316,7 @@ func TestSparseFile(t *testing.T) {
 	}
 }
 
-// TestSparseApply: a file of holes is applied as such, and undone without reading them.
+// TestSparseApply: Apply keeps the holes of a file, and Undo takes it back.
 func TestSparseApply(t *testing.T) {
 	const size = 64<<20 + 1
 	dir, to := t.TempDir(), t.TempDir()
