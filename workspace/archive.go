@@ -15,9 +15,9 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// ImportArchive is Import of a tar stream. Names in the stream are relative to path,
-// and each directory precedes its content. Exclude and Mount are ignored. Whatever
-// the stream holds, nothing is written outside path.
+// ImportArchive is Import of a tar stream. Names in the stream are relative to path. A
+// directory precedes its content, or is created with mode 0755. Exclude and Mount are
+// ignored. Whatever the stream holds, nothing is written outside path.
 func (w *Workspace) ImportArchive(ctx context.Context, stream io.Reader, path string, opts *ImportOptions) (res ImportResult, err error) {
 	opts = orZero(opts)
 	begun := false
@@ -99,16 +99,16 @@ func (i *archiveImport) importEntry(ctx context.Context, head *tar.Header, body 
 	bad := func(why string) error {
 		return fmt.Errorf("import: entry %.200q: %w: %s", head.Name, fault.InvalidArgument, why)
 	}
-	if _, known := i.modes[path.Dir(at)]; !known || at == "." && head.Typeflag != tar.TypeDir {
-		return bad("its directory does not come before it")
-	}
-	if _, err := cleanName(at, ""); err != nil || path.Clean(at) != at {
+	if _, err := cleanName(at, ""); err != nil || path.Clean(at) != at || at == "." && head.Typeflag != tar.TypeDir {
 		return bad("it is no path below the directory")
 	}
 	for key := range head.PAXRecords {
 		if strings.HasPrefix(key, "GNU.sparse.") { // a sparse file is small in the archive and may be huge on disk
 			return bad("it is sparse")
 		}
+	}
+	if err := i.makeMissingDir(ctx, path.Dir(at)); err != nil {
+		return fmt.Errorf("import: entry %.200q: %w", head.Name, err)
 	}
 	dest, info := path.Join(i.to, at), head.FileInfo()
 	switch head.Typeflag {
@@ -123,8 +123,29 @@ func (i *archiveImport) importEntry(ctx context.Context, head *tar.Header, body 
 	return nil
 }
 
-// makeDir creates a directory that can be filled, and records its mode.
+// makeMissingDir creates a directory, and those above it, for which no entry came. It fails if
+// an entry of that name is no directory: a symlink is not followed.
+func (i *archiveImport) makeMissingDir(ctx context.Context, at string) error {
+	if _, known := i.modes[at]; known {
+		return nil
+	}
+	if err := i.makeMissingDir(ctx, path.Dir(at)); err != nil {
+		return err
+	}
+	err := i.makeDir(ctx, at, path.Join(i.to, at), 0o755)
+	if fault.Of(err) == fault.AlreadyExists {
+		return fmt.Errorf("%w: %q is no directory in the archive", fault.InvalidArgument, at)
+	}
+	return err
+}
+
+// makeDir creates a directory that can be filled, and records its mode. An entry may come after
+// its content.
 func (i *archiveImport) makeDir(ctx context.Context, at, dest string, mode iofs.FileMode) error {
+	if _, known := i.modes[at]; known && at != "." {
+		i.modes[at] = mode
+		return nil
+	}
 	if at != "." {
 		if err := i.countEntry(&i.res.Dirs, 0); err != nil {
 			return err

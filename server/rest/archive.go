@@ -16,7 +16,7 @@ const importPath = onePath + "/import"
 
 func (s *Server) archiveRoutes() {
 	op := s.op(http.MethodPost, importPath, "import-archive", "Import a directory from a tar stream, all or nothing")
-	op.Description = "Path must not exist. Names in the stream are relative to the directory, and each directory comes before its content. " +
+	op.Description = "Path must not exist. Names in the stream are relative to the directory. " +
 		"Symlinks that would leave the workspace, and entries that are neither a file, a directory nor a symlink, are left out and listed."
 	op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
 		"application/x-tar": {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}},

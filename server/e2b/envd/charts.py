@@ -1,7 +1,8 @@
 # Run in each Python kernel of the code interpreter: figures of matplotlib get the data of
-# their charts, and tables of pandas their data, as further types of a result.
+# their charts, and tables of pandas their data, as further types of a result. An image of
+# Pillow that the code shows, or saves to a file, is a result.
 def _croft_e2b():
-    import json, math
+    import json, math, os
     from IPython import get_ipython
     from IPython.core.formatters import BaseFormatter
     from traitlets import ObjectName, Unicode
@@ -16,6 +17,11 @@ def _croft_e2b():
         if isinstance(v, float) and not math.isfinite(v):
             return None
         return v if isinstance(v, (int, float, str)) else str(v)
+
+    def named(artist, prefix, kind):
+        """The label of an artist; matplotlib numbers those without one."""
+        label = str(artist.get_label())
+        return kind + " " + label[len(prefix):] if label.startswith(prefix) else label
 
     def unit(label):
         return label.split("(")[1].split(")")[0] if "(" in label and ")" in label.split("(")[1] else None
@@ -41,48 +47,73 @@ def _croft_e2b():
                 return text
         return str(plain(value))
 
-    def rectangle(line):
-        x, y = line.get_xdata(), line.get_ydata()
-        return len(x) == 5 and x[0] == x[4] and y[0] == y[4] and len(set(map(float, x))) == 2 and len(set(map(float, y))) == 2
+    def rectangles(ax):
+        """The corners of the boxes of a box plot, which are lines, or patches where they are filled."""
+        from matplotlib.patches import PathPatch
 
-    def boxes(ax):
+        outlines = [(line.get_xdata(), line.get_ydata()) for line in ax.lines]
+        outlines += [p.get_path().vertices[:5].T for p in ax.patches if isinstance(p, PathPatch) and len(p.get_path().vertices) >= 5]
         found = []
-        for box in filter(rectangle, ax.lines):
-            left, right = min(box.get_xdata()), max(box.get_xdata())
-            low, high, middle = min(box.get_ydata()), max(box.get_ydata()), (left + right) / 2
-            ends, median, outliers = [low, high], None, []
-            for line in ax.lines:
-                x, y = [float(v) for v in line.get_xdata()], [float(v) for v in line.get_ydata()]
-                if line.get_linestyle() in ("None", "none") and all(abs(v - middle) < 1e-9 for v in x):
+        for x, y in outlines:
+            if len(x) != 5 or x[0] != x[4] or y[0] != y[4]:
+                continue
+            x, y = sorted(set(map(float, x))), sorted(set(map(float, y)))
+            if len(x) == len(y) == 2:
+                found.append((x, y))
+        return found
+
+    def boxes(ax, corners):
+        """The boxes of a box plot, and whether they lie on their side."""
+        lines = []
+        for line in ax.lines:
+            try:
+                points = [float(v) for v in line.get_xdata()], [float(v) for v in line.get_ydata()]
+            except (TypeError, ValueError):
+                continue  # another line, over dates or names
+            lines.append((*points, line.get_linestyle() in ("None", "none")))
+        across = any(len(x) == 2 and y[0] == y[1] == (low + high) / 2 and (min(x) < left or max(x) > right)
+                     for x, y, _ in lines for (left, right), (low, high) in corners)  # a whisker
+        if across:
+            corners, lines = [(y, x) for x, y in corners], [(y, x, dots) for x, y, dots in lines]
+        found = []
+        for (left, right), (low, high) in corners:
+            middle, ends, median, outliers = (left + right) / 2, [low, high], None, []
+            for x, y, dots in lines:
+                if dots and all(abs(v - middle) < 1e-9 for v in x):
                     outliers += y
                 elif len(x) == 2 and x[0] == x[1] and abs(x[0] - middle) < 1e-9:
                     ends += y
-                elif len(x) == 2 and y[0] == y[1] and {x[0], x[1]} == {float(left), float(right)}:
+                elif len(x) == 2 and y[0] == y[1] and {x[0], x[1]} == {left, right}:
                     median = y[0]
-            found.append({"label": tick_label(ax.xaxis, middle), "min": plain(min(ends)), "first_quartile": plain(low), "median": plain(median),
-                          "third_quartile": plain(high), "max": plain(max(ends)), "outliers": [plain(v) for v in outliers]})
-        return found
+            found.append({"label": tick_label(ax.yaxis if across else ax.xaxis, middle), "min": plain(min(ends)), "first_quartile": low, "median": plain(median),
+                          "third_quartile": high, "max": plain(max(ends)), "outliers": [plain(v) for v in outliers]})
+        return found, across
 
     def axes(ax):
         from matplotlib.collections import PathCollection
         from matplotlib.container import BarContainer
         from matplotlib.patches import Wedge
 
-        chart = {"title": ax.get_title(), "x_label": ax.get_xlabel(), "y_label": ax.get_ylabel(), "x_unit": unit(ax.get_xlabel()), "y_unit": unit(ax.get_ylabel())}
+        title = ax.get_title() or None
+        chart = {"title": title, "x_label": ax.get_xlabel() or None, "y_label": ax.get_ylabel() or None, "x_unit": unit(ax.get_xlabel()), "y_unit": unit(ax.get_ylabel())}
+        # The labels of a chart on its side are those of its groups and values, as in E2B.
+        on_side = {"title": title, "x_label": chart["y_label"], "y_label": chart["x_label"], "x_unit": chart["y_unit"], "y_unit": chart["x_unit"]}
         wedges = [p for p in ax.patches if isinstance(p, Wedge)]
-        if wedges:
-            return {"type": "pie", "title": ax.get_title(), "elements": [{"label": p.get_label(), "angle": abs(p.theta2 - p.theta1), "radius": plain(p.r)} for p in wedges]}
+        if wedges:  # their angles have the precision of float32
+            return {"type": "pie", "title": title, "elements": [
+                {"label": p.get_label(), "angle": float("%.6g" % abs(p.theta2 - p.theta1)), "radius": plain(p.r)} for p in wedges]}
         bars = [c for c in ax.containers if isinstance(c, BarContainer)]
         if bars:
-            elements = []
+            elements, across = [], bars[0].orientation == "horizontal"
             for group in bars:
-                across = group.orientation == "horizontal"
                 for p in group.patches:
                     at = tick_label(ax.yaxis, p.get_y() + p.get_height() / 2) if across else tick_label(ax.xaxis, p.get_x() + p.get_width() / 2)
-                    elements.append({"label": at, "value": str(plain(p.get_width() if across else p.get_height())), "group": group.get_label()})
-            return {"type": "bar", **chart, "elements": elements}
-        if any(rectangle(line) for line in ax.lines):
-            return {"type": "box_and_whisker", **chart, "elements": boxes(ax)}
+                    elements.append({"label": at, "value": plain(p.get_width() if across else p.get_height()), "group": named(group, "_container", "Group")})
+            return {"type": "bar", **(on_side if across else chart), "elements": elements}
+        corners = rectangles(ax)
+        if corners:
+            elements, across = boxes(ax, corners)
+            return {"type": "box_and_whisker", **(on_side if across else chart), "elements": elements}
         points = [c for c in ax.collections if isinstance(c, PathCollection)]
         chart.update(x_ticks=ticks(ax.xaxis), x_tick_labels=labels(ax.xaxis), x_scale=scale(ax.xaxis, ax.get_xscale()),
                      y_ticks=ticks(ax.yaxis), y_tick_labels=labels(ax.yaxis), y_scale=scale(ax.yaxis, ax.get_yscale()))
@@ -90,15 +121,15 @@ def _croft_e2b():
             return {"type": "scatter", **chart, "elements": [{"label": c.get_label(), "points": [[plain(x), plain(y)] for x, y in c.get_offsets()]} for c in points]}
         if ax.lines:
             return {"type": "line", **chart, "elements": [
-                {"label": str(line.get_label()), "points": [[plain(x), plain(y)] for x, y in zip(line.get_xdata(), line.get_ydata())]} for line in ax.lines]}
-        return {"type": "unknown", "title": ax.get_title(), "elements": []}
+                {"label": named(line, "_child", "Line"), "points": [[plain(x), plain(y)] for x, y in zip(line.get_xdata(), line.get_ydata())]} for line in ax.lines]}
+        return {"type": "unknown", "title": title, "elements": []}
 
     def figure(fig):
         try:
             fig.canvas.draw()  # the labels of ticks are known after it
             charts = [axes(ax) for ax in fig.axes]
             if len(charts) > 1:
-                title = fig._suptitle.get_text() if fig._suptitle else ""
+                title = fig._suptitle.get_text() or None if fig._suptitle else None
                 charts = [{"type": "superchart", "title": title, "elements": charts}]
             return charts[0] if charts else None
         except Exception:
@@ -123,6 +154,32 @@ def _croft_e2b():
 
     add("e2b/chart", "matplotlib.figure", "Figure", figure)
     add("e2b/data", "pandas.core.frame", "DataFrame", table)
+
+    def show_images(info):
+        import sys
+        if "PIL" not in sys.modules and "PIL" not in info.raw_cell:
+            return  # the import takes time that most code does not need
+        shell.events.unregister("pre_run_cell", show_images)
+        try:
+            from PIL import Image, ImageShow
+        except ImportError:
+            return
+        from IPython.display import display
+        save = Image.Image.save
+
+        def save_and_show(image, fp, format=None, **options):
+            save(image, fp, format, **options)
+            if isinstance(fp, (str, os.PathLike)):
+                display(image)
+
+        def show(image, **options):  # there is no screen
+            display(image)
+            return True
+
+        Image.Image.save = save_and_show
+        ImageShow.show = show
+
+    shell.events.register("pre_run_cell", show_images)
 
 
 try:
