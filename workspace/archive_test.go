@@ -3,6 +3,7 @@ package workspace_test
 import (
 	"archive/tar"
 	"bytes"
+	"io/fs"
 	"slices"
 	"strings"
 	"testing"
@@ -96,6 +97,24 @@ func TestImportArchive(t *testing.T) {
 	}
 }
 
+// TestImportArchiveWithoutDirectories: the archive of an SDK has no entries of directories for the
+// files that a glob matches. The mode of an entry that comes late counts.
+func TestImportArchiveWithoutDirectories(t *testing.T) {
+	ws := openMemory(t)
+	stream := pack(t, file("d/e/a", "x"), file("d/b", "y"), tar.Header{Name: "d/", Typeflag: tar.TypeDir, Mode: 0o711}, file("c", "z"))
+	if _, err := ws.ImportArchive(t.Context(), bytes.NewReader(stream), "x", nil); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := paths(t, ws), []string{"x", "x/c", "x/d", "x/d/b", "x/d/e", "x/d/e/a"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	for name, want := range map[string]fs.FileMode{"x/d": 0o711, "x/d/e": 0o755} {
+		if info, err := ws.Stat(t.Context(), name, nil); err != nil || info.Mode.Perm() != want {
+			t.Errorf("%s: mode %o, %v, want %o", name, info.Mode, err, want)
+		}
+	}
+}
+
 // Whatever a stream holds, nothing is made but below the path, and of one that is
 // refused nothing stays.
 func TestImportArchiveRefuses(t *testing.T) {
@@ -112,7 +131,8 @@ func TestImportArchiveRefuses(t *testing.T) {
 			pack(t, link("l", "../victim"), file("l/a", "x")), workspace.ImportOptions{}, fault.InvalidArgument,
 		},
 		"a file for a directory": {pack(t, file("f", "x"), file("f/a", "x")), workspace.ImportOptions{}, fault.InvalidArgument},
-		"no directory before":    {pack(t, file("d/a", "x")), workspace.ImportOptions{}, fault.InvalidArgument},
+		"a file, and in it":      {pack(t, file("f", "x"), file("f/d/a", "x")), workspace.ImportOptions{}, fault.InvalidArgument},
+		"too many directories":   {pack(t, file("a/b/c", "x")), workspace.ImportOptions{MaxFiles: 2}, fault.ResourceExhausted},
 		"twice":                  {pack(t, file("a", "x"), file("a", "y")), workspace.ImportOptions{}, fault.AlreadyExists},
 		"cut":                    {whole[:1500], workspace.ImportOptions{}, ""},
 		"noise":                  {bytes.Repeat([]byte("noise"), 1000), workspace.ImportOptions{}, fault.InvalidArgument},
