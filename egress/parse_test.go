@@ -334,6 +334,7 @@ func FuzzRules(f *testing.F) {
 	f.Add("*.a.test", "b.a.test", 443)
 	f.Add("10.0.0.0/8", "10.1.2.3", 80)
 	f.Add("a.test", "A.TEST.", 80)
+	f.Add("*", "10.1.2.3", 80)
 	f.Fuzz(func(t *testing.T, rule, host string, port int) {
 		rs, err := compileRules(allow(rule))
 		if err != nil {
@@ -352,8 +353,9 @@ func FuzzRules(f *testing.F) {
 		r, h := strings.TrimSuffix(strings.ToLower(rule), "."), to.host()
 		base, wild := strings.CutPrefix(r, "*.")
 		switch {
-		case to.name == "": // an address: the rule must be one, or a range
-			if !rs.allow[0].prefix.Contains(to.addr) {
+		case to.name == "": // an address: the rule must be one, a range, or "*", which reaches the public internet alone
+			private := classify(to.addr) != public && rs.refuseAddr(to, to.addr, func(netip.Addr) bool { return false }) == ""
+			if !rs.allow[0].prefix.Contains(to.addr) && (r != "*" || private) {
 				t.Errorf("rule %q allows %v", rule, to)
 			}
 		case r == "*", !wild && r == h, wild && strings.HasSuffix(h, "."+base):
@@ -364,4 +366,27 @@ func FuzzRules(f *testing.F) {
 			t.Errorf("rule %q lets %v be the metadata service", rule, to)
 		}
 	})
+}
+
+// TestAllPublicAddresses: the rule "*" allows public addresses, less those that are denied, and
+// no address that has to be named.
+func TestAllPublicAddresses(t *testing.T) {
+	policy := allow("*")
+	policy.Deny = []driver.NetRule{{Host: "9.9.9.9"}}
+	rs, err := compileRules(policy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for host, want := range map[string]bool{
+		"8.8.8.8": true, "2606:4700::1111": true, "9.9.9.9": false,
+		"10.1.2.3": false, "127.0.0.1": false, "169.254.169.254": false, "::1": false, "fd00::1": false, "::ffff:10.0.0.1": false,
+	} {
+		to, err := parseTarget(host, 443)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := rs.checkRequest(to, methodTunnel).allowed && rs.refuseAddr(to, to.addr, func(netip.Addr) bool { return false }) == ""; got != want {
+			t.Errorf("%s is allowed: %v, want %v", host, got, want)
+		}
+	}
 }

@@ -190,7 +190,7 @@ func (r *rule) matchesTarget(t target) bool {
 		return false
 	}
 	if t.name == "" {
-		return r.prefix.IsValid() && r.prefix.Contains(t.addr)
+		return r.any || r.prefix.IsValid() && r.prefix.Contains(t.addr)
 	}
 	return r.any || r.name != "" && r.name == t.name ||
 		r.suffix != "" && strings.HasSuffix(t.name, r.suffix) && len(t.name) > len(r.suffix)
@@ -303,8 +303,8 @@ func (rs *rules) allowedHint(t target) string {
 }
 
 // refuseAddr returns why an address of an allowed target must not be connected to, "" if it
-// may. A rule must name a non-public address or its range, or the rule of the name must be
-// private. A rule must name the exact address of a metadata service.
+// may. A rule must name a non-public address or its range, which "*" does not, or the rule of
+// the name must be private. A rule must name the exact address of a metadata service.
 func (rs *rules) refuseAddr(t target, a netip.Addr, ours func(netip.Addr) bool) string {
 	a = a.Unmap()
 	at := target{addr: a, port: t.port}
@@ -324,7 +324,7 @@ func (rs *rules) refuseAddr(t target, a netip.Addr, ours func(netip.Addr) bool) 
 	for i := range rs.allow {
 		r := &rs.allow[i]
 		switch {
-		case r.matchesTarget(at) && (c != metadata || r.prefix.IsSingleIP()) && (len(r.spec.Methods) == 0 || t.name == ""):
+		case !r.any && r.matchesTarget(at) && (c != metadata || r.prefix.IsSingleIP()) && (len(r.spec.Methods) == 0 || t.name == ""):
 			return ""
 		case r.spec.Private && c != metadata && r.matchesTarget(t):
 			return ""

@@ -89,7 +89,7 @@ func (n Network) None() bool { return !n.Open && len(n.Allow) == 0 }
 
 // A NetRule matches requests by host, port and method.
 type NetRule struct {
-	Host       string   `json:"host"`                 // a name, "*.name" for its subdomains, an IP address, or a CIDR range
+	Host       string   `json:"host"`                 // a name, "*.name" for its subdomains, an IP address, a CIDR range, or "*" for every public host
 	Ports      []int    `json:"ports,omitempty"`      // empty is 80 and 443 in Allow, every port in Deny
 	Methods    []string `json:"methods,omitempty"`    // empty is all; a restriction needs a proxy that sees the request
 	Private    bool     `json:"private,omitempty"`    // the name may resolve to a private or loopback address
