@@ -94,30 +94,32 @@ type batch struct {
 	ready    chan struct{} // has a token while changes may be pending
 
 	mu       sync.Mutex
-	first    time.Time                  // time of the first pending change; guarded by mu
-	pending  map[string]driver.ChangeOp // guarded by mu
-	overflow bool                       // guarded by mu
+	first    time.Time                // time of the first pending change; guarded by mu
+	pending  map[string]driver.Change // by path; guarded by mu
+	overflow bool                     // guarded by mu
 }
 
 func newBatch(debounce time.Duration) *batch {
 	return &batch{
 		debounce: debounce, done: make(chan struct{}), nextSem: make(chan struct{}, 1), ready: make(chan struct{}, 1),
-		pending: map[string]driver.ChangeOp{},
+		pending: map[string]driver.Change{},
 	}
 }
 
 // add records a change. A write to a newly created file is part of its creation; otherwise
 // the latest change counts.
-func (b *batch) add(path string, op driver.ChangeOp) {
+func (b *batch) add(path string, op driver.ChangeOp) { b.addChange(driver.Change{Path: path, Op: op}) }
+
+func (b *batch) addChange(c driver.Change) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	before, known := b.pending[path]
+	before, known := b.pending[c.Path]
 	switch {
 	case !known && len(b.pending) >= maxPending:
 		b.overflow = true
-	case before == driver.OpCreate && (op == driver.OpWrite || op == driver.OpChmod):
+	case before.Op == driver.OpCreate && (c.Op == driver.OpWrite || c.Op == driver.OpChmod):
 	default:
-		b.pending[path] = op
+		b.pending[c.Path] = c
 	}
 	b.wakeLocked()
 }
@@ -181,8 +183,8 @@ func (b *batch) drain() driver.Changes {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	c := driver.Changes{Overflow: b.overflow, Changes: make([]driver.Change, 0, len(b.pending))}
-	for path, op := range b.pending {
-		c.Changes = append(c.Changes, driver.Change{Path: path, Op: op})
+	for _, change := range b.pending {
+		c.Changes = append(c.Changes, change)
 	}
 	slices.SortFunc(c.Changes, func(x, y driver.Change) int { return strings.Compare(x.Path, y.Path) })
 	clear(b.pending)

@@ -109,7 +109,7 @@ func (n *notifier) watchDir(path string, report bool) error {
 		}
 		d.names[base] = true
 		if report {
-			n.reportChange(joinName(path, base), base, driver.OpCreate)
+			n.reportChange(base, driver.Change{Path: joinName(path, base), Op: driver.OpCreate})
 		}
 		if typ == unix.DT_UNKNOWN {
 			typ = typeOf(fd, base)
@@ -198,11 +198,11 @@ func (n *notifier) handleEvent(wd int32, mask uint32, base string) {
 		if mask&unix.IN_MOVED_FROM != 0 && mask&unix.IN_ISDIR != 0 {
 			n.dropWatches(path) // for deleted directories the kernel removes the watches
 		}
-		n.reportChange(path, base, driver.OpRemove)
+		n.reportChange(base, driver.Change{Path: path, Op: driver.OpRemove, Moved: mask&unix.IN_MOVED_FROM != 0})
 	case mask&unix.IN_MODIFY != 0:
-		n.reportChange(path, base, driver.OpWrite)
+		n.reportChange(base, driver.Change{Path: path, Op: driver.OpWrite})
 	case mask&unix.IN_ATTRIB != 0:
-		n.reportChange(path, base, driver.OpChmod)
+		n.reportChange(base, driver.Change{Path: path, Op: driver.OpChmod})
 	}
 }
 
@@ -212,7 +212,7 @@ func (n *notifier) handleCreate(d *watchedDir, base, path string, mask uint32) {
 		op = driver.OpWrite // it replaces an entry
 	}
 	d.names[base] = true
-	n.reportChange(path, base, op)
+	n.reportChange(base, driver.Change{Path: path, Op: op})
 	if mask&unix.IN_ISDIR != 0 && n.deep {
 		if ignoreGoneOrDeep(n.watchDir(path, true)) != nil {
 			n.batch.markOverflow() // too many watches: changes below it are not seen
@@ -227,7 +227,7 @@ func (n *notifier) handleSelf(wd int32, d *watchedDir, mask uint32) {
 	case mask&unix.IN_IGNORED != 0:
 		delete(n.dirs, wd)
 	case mask&(unix.IN_DELETE_SELF|unix.IN_MOVE_SELF) != 0 && d.path == n.top && n.only == "":
-		n.batch.add(d.path, driver.OpRemove)
+		n.batch.addChange(driver.Change{Path: d.path, Op: driver.OpRemove, Moved: mask&unix.IN_MOVE_SELF != 0})
 	case mask&unix.IN_ATTRIB != 0 && d.path == n.top && n.only == "":
 		n.batch.add(d.path, driver.OpChmod)
 	}
@@ -255,9 +255,9 @@ func (n *notifier) rescan() {
 }
 
 // reportChange adds a change, unless a single other name is watched.
-func (n *notifier) reportChange(path, base string, op driver.ChangeOp) {
+func (n *notifier) reportChange(base string, c driver.Change) {
 	if n.only == "" || n.only == base {
-		n.batch.add(path, op)
+		n.batch.addChange(c)
 	}
 }
 

@@ -390,6 +390,10 @@ type Changes struct {
 type Change struct {
 	Path string   `json:"path"`
 	Op   ChangeOp `json:"op"`
+
+	// Moved says of a removal that the entry was given another name, inside or outside of what
+	// is watched. A watcher that can't tell leaves it false.
+	Moved bool `json:"moved,omitempty"`
 }
 
 // ChangeOp is the kind of a change.

@@ -208,7 +208,6 @@ func TestWatch(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(10 * time.Millisecond)
 		return res.GetEvents()
 	}, changes)
 	for _, e := range all {

@@ -22,7 +22,7 @@ const (
 	watcherIdle = 10 * time.Minute
 )
 
-// eventTypes are the events of E2B for changes. A rename is a remove and a create.
+// eventTypes are the events of E2B for changes.
 var eventTypes = map[driver.ChangeOp]envdpb.EventType{
 	driver.OpCreate: envdpb.EventType_EVENT_TYPE_CREATE,
 	driver.OpWrite:  envdpb.EventType_EVENT_TYPE_WRITE,
@@ -79,18 +79,43 @@ func (w *watch) next(ctx context.Context) ([]*envdpb.FilesystemEvent, error) {
 		if name == "" || name == "." {
 			continue // the directory itself
 		}
-		e := &envdpb.FilesystemEvent{Name: name, Type: eventTypes[ch.Op]}
-		if w.entries && ch.Op != driver.OpRemove {
-			l, err := w.c.locate(path.Join(w.dir.abs, name))
-			if err == nil {
-				if info, err := w.c.entryOf(ctx, l); err == nil { // else it is gone
-					e.Entry = info.message()
-				}
-			}
-		}
-		list = append(list, e)
+		list = append(list, w.events(ctx, ch, name)...)
 	}
 	return list, nil
+}
+
+// events returns the events of one change. E2B reports each step: a file with content was created
+// and written, and a rename is an event of the old name before the new one is created.
+func (w *watch) events(ctx context.Context, ch driver.Change, name string) []*envdpb.FilesystemEvent {
+	e := &envdpb.FilesystemEvent{Name: name, Type: eventTypes[ch.Op]}
+	if ch.Op == driver.OpRemove {
+		if ch.Moved {
+			e.Type = envdpb.EventType_EVENT_TYPE_RENAME
+		}
+		return []*envdpb.FilesystemEvent{e}
+	}
+	if !w.entries && ch.Op != driver.OpCreate {
+		return []*envdpb.FilesystemEvent{e}
+	}
+	l, err := w.c.locate(path.Join(w.dir.abs, name))
+	if err != nil {
+		return []*envdpb.FilesystemEvent{e}
+	}
+	find := w.c.entryOf
+	if !w.entries {
+		find = func(ctx context.Context, l location) (entry, error) { return w.c.stat(ctx, l, false) }
+	}
+	info, err := find(ctx, l)
+	if err != nil { // it is gone
+		return []*envdpb.FilesystemEvent{e}
+	}
+	if w.entries {
+		e.Entry = info.message()
+	}
+	if ch.Op == driver.OpCreate && info.Type == driver.TypeFile && info.Size > 0 {
+		return []*envdpb.FilesystemEvent{e, {Name: name, Type: envdpb.EventType_EVENT_TYPE_WRITE, Entry: e.GetEntry()}}
+	}
+	return []*envdpb.FilesystemEvent{e}
 }
 
 // WatchDir streams the changes in a directory.
@@ -157,6 +182,8 @@ type pollWatcher struct {
 	stop context.CancelFunc
 	idle *time.Timer // ends a watcher that is not polled
 
+	queued chan struct{} // has a token after events were queued, or the watch ended
+
 	mu     sync.Mutex
 	events []*envdpb.FilesystemEvent
 	err    error // why it ended
@@ -175,7 +202,7 @@ func (s filesystemService) CreateWatcher(ctx context.Context, req *envdpb.Create
 		stop()
 		return nil, rpcError(ctx, err)
 	}
-	q := &pollWatcher{id: driver.NewID(), stop: stop, idle: time.AfterFunc(watcherIdle, stop)}
+	q := &pollWatcher{id: driver.NewID(), stop: stop, idle: time.AfterFunc(watcherIdle, stop), queued: make(chan struct{}, 1)}
 	c.box.mu.Lock()
 	full := len(c.box.watchers) >= maxWatchers
 	if !full {
@@ -213,6 +240,10 @@ func (q *pollWatcher) fill(ctx context.Context, w *watch) {
 		}
 		q.err = err
 		q.mu.Unlock()
+		select {
+		case q.queued <- struct{}{}:
+		default:
+		}
 		if err != nil {
 			return
 		}
@@ -228,6 +259,27 @@ func (c *sandboxCall) watcherOf(id string) (*pollWatcher, error) {
 	return nil, fmt.Errorf("watcher %.100q: %w", id, fault.NotFound)
 }
 
+// The kernel reports a change a moment after the call that made it. A poll waits until nothing
+// came for settleTime, at most for settleLimit, so that a program finds what it has just changed.
+const (
+	settleTime  = 20 * time.Millisecond
+	settleLimit = 200 * time.Millisecond
+)
+
+func (q *pollWatcher) settle(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, settleLimit)
+	defer cancel()
+	for {
+		select {
+		case <-q.queued:
+		case <-time.After(settleTime):
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 // GetWatcherEvents returns the changes since the last call.
 func (s filesystemService) GetWatcherEvents(ctx context.Context, req *envdpb.GetWatcherEventsRequest) (*envdpb.GetWatcherEventsResponse, error) {
 	c := callOf(ctx)
@@ -236,6 +288,7 @@ func (s filesystemService) GetWatcherEvents(ctx context.Context, req *envdpb.Get
 		return nil, rpcError(ctx, err)
 	}
 	q.idle.Reset(watcherIdle)
+	q.settle(ctx)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	list := q.events
