@@ -137,7 +137,7 @@ var may = []struct{ pkg, imports string }{
 	{"server/e2b/envd", "fault workspace workspace/driver server/e2b/envd/envdpb server/httplog"},
 	{"daemon/backup", "fault"},
 	{"daemon/setup", "fault"},
-	{"server/e2b", "server/portproxy auth event fault host/files internal/atomicfile internal/sleep registry server/e2b/envd server/httpguard server/httplog snapshot snapshot/template workspace workspace/driver"},
+	{"server/e2b", "server/portproxy auth event fault host/files internal/atomicfile internal/sleep internal/strictjson registry server/e2b/envd server/httpguard server/httplog snapshot snapshot/template workspace workspace/driver"},
 	{"daemon", "workspace/driver daemon/cli"},
 	{"cmd/croft", "daemon"},
 	{"internal/release/manuals", "daemon/cli"},

@@ -364,7 +364,7 @@ func TestDocumentedMetricsExist(t *testing.T) {
 }
 
 // onDemand are metrics that appear with the first event that they count.
-var onDemand = map[string]bool{"croft_collected_total": true, "workspace_ended_total": true, "croft_replica_forwarded_total": true}
+var onDemand = map[string]bool{"croft_collected_total": true, "croft_e2b_ignored_total": true, "workspace_ended_total": true, "croft_replica_forwarded_total": true}
 
 // TestJSONLog: with --log-format json standard error has nothing but JSON, notes included.
 func TestJSONLog(t *testing.T) {

@@ -36,8 +36,12 @@ const maxDepth = 64
 // it may be "". Map keys are free unless their type has a method JSONKeys that lists them,
 // and a type with its own UnmarshalJSON below v checks its own keys. Errors are an *Error,
 // or the error of such a type.
-func Decode(path string, data []byte, v any) error {
-	d := decoder{json.NewDecoder(bytes.NewReader(data))}
+func Decode(path string, data []byte, v any) error { return DecodeKnown(path, data, v, nil) }
+
+// DecodeKnown is Decode that skips an unknown key if skip returns true for its path. A key that
+// differs from a known one by case alone is not skipped: encoding/json would take it.
+func DecodeKnown(path string, data []byte, v any, skip func(path string) bool) error {
+	d := decoder{json.NewDecoder(bytes.NewReader(data)), skip}
 	d.UseNumber()
 	if err := d.checkValue(reflect.TypeOf(v).Elem(), path, 0); err != nil {
 		return err
@@ -65,7 +69,10 @@ func typeError(path string, want reflect.Type, got string) error {
 
 func joinPath(path, key string) string { return strings.Trim(path+"."+key, ".") }
 
-type decoder struct{ *json.Decoder }
+type decoder struct {
+	*json.Decoder
+	skip func(path string) bool // of unknown keys; may be nil
+}
 
 // next returns the next token.
 func (d decoder) next() (json.Token, error) {
@@ -155,7 +162,7 @@ func (d decoder) checkObject(t reflect.Type, path string, depth int) error {
 		value, known := fields[key]
 		if fields == nil {
 			value = elemType(t)
-		} else if !known {
+		} else if !known && !d.skips(fields, key, at) {
 			return errorf("unknown key %q; allowed are %s", at, allowedKeys(fields))
 		}
 		if err := d.checkValue(value, at, depth+1); err != nil {
@@ -163,6 +170,15 @@ func (d decoder) checkObject(t reflect.Type, path string, depth int) error {
 		}
 	}
 	return nil
+}
+
+func (d decoder) skips(fields map[string]reflect.Type, key, path string) bool {
+	for name := range fields {
+		if strings.EqualFold(name, key) {
+			return false
+		}
+	}
+	return d.skip != nil && d.skip(path)
 }
 
 func allowedKeys(fields map[string]reflect.Type) string {

@@ -243,6 +243,9 @@ type buildStep struct {
 	Args      []string `json:"args"`
 	FilesHash string   `json:"filesHash"`
 	Force     bool     `json:"force"`
+
+	// ForceUpload asked the SDK to upload the files although the server has them.
+	ForceUpload bool `json:"forceUpload"`
 }
 
 // maxSteps bounds the steps of a build.

@@ -342,3 +342,21 @@ func TestSecrets(t *testing.T) {
 		}
 	}
 }
+
+// TestUnknownFields: a field of a newer SDK is ignored and named in the answer; one of the network
+// is refused, and so is a known one in other letters.
+func TestUnknownFields(t *testing.T) {
+	h := newHost(t)
+	a := h.do("POST", "/v2/sandboxes", `{"templateID":"base","futureField":{"a":[1]},"another":1}`)
+	if got, want := a.header.Get("Croft-Ignored-Fields"), `"futureField", "another"`; a.status != 201 || got != want {
+		t.Errorf("%d %s, ignored %s, want %s", a.status, a.body, got, want)
+	}
+	for body, want := range map[string]string{
+		`{"templateID":"base","network":{"denyIn":["a"]}}`: "network.denyIn",
+		`{"templateID":"base","TimeOut":1}`:                "TimeOut",
+	} {
+		if a := h.do("POST", "/v2/sandboxes", body); a.status != 400 || !strings.Contains(a.body, want) {
+			t.Errorf("%s: %d %s, want 400 with %s", body, a.status, a.body, want)
+		}
+	}
+}

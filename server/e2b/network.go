@@ -109,7 +109,7 @@ func (s *Server) updateNetwork(r *http.Request) (answer, error) {
 		Rules         map[string][]networkRule `json:"rules"`
 		AllowInternet *bool                    `json:"allow_internet_access"`
 	}
-	if err := decode(r, &in); err != nil {
+	if err := decodeKnown(r, &in, nil); err != nil { // an unknown field may forbid something
 		return answer{}, err
 	}
 	box, err := s.findRequested(r)

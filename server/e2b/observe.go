@@ -2,7 +2,7 @@ package e2b
 
 import (
 	"encoding/json"
-	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -15,8 +15,8 @@ import (
 	"github.com/croft-run/croft/server/e2b/envd"
 )
 
-// A metric is what a sandbox uses at one time.
-type metric struct {
+// A sandboxMetric is what a sandbox uses at one time.
+type sandboxMetric struct {
 	Timestamp     time.Time `json:"timestamp"`
 	TimestampUnix int64     `json:"timestampUnix"`
 	CPUCount      int64     `json:"cpuCount"`
@@ -45,7 +45,7 @@ func (s *Server) metrics(r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	out := []metric{}
+	out := []sandboxMetric{}
 	if end, err := strconv.ParseInt(query.Get("end"), 10, 64); err == nil && end < now.Add(-time.Minute).Unix() || box.state() == paused {
 		return answer{body: out}, nil // nothing was recorded
 	}
@@ -65,7 +65,7 @@ func (s *Server) metricsOfMany(r *http.Request) (answer, error) {
 	if len(ids) == 0 || len(ids) > maxPage {
 		return answer{}, badQuery("sandbox_ids", "give 1 to %d ids", maxPage)
 	}
-	out := map[string]metric{}
+	out := map[string]sandboxMetric{}
 	for _, id := range ids {
 		box, err := s.find(r.Context(), id)
 		if fault.Of(err) == fault.NotFound || err == nil && box.state() == paused {
@@ -119,6 +119,15 @@ func (s *Server) recentLogs(box sandbox) []sandboxLog {
 	return out
 }
 
+// line returns the form of an entry that E2B's command line reads: a JSON object.
+func (e sandboxLog) line() string {
+	text := map[string]string{}
+	maps.Copy(text, e.Fields)
+	text["level"], text["message"], text["logger"] = e.Level, e.Message, "croft"
+	data, _ := json.Marshal(text) //nolint:errchkjson // strings can be encoded
+	return string(data)
+}
+
 func (s *Server) logsV1(r *http.Request) (answer, error) {
 	box, err := s.findRequested(r)
 	if err != nil {
@@ -134,7 +143,7 @@ func (s *Server) logsV1(r *http.Request) (answer, error) {
 	}
 	lines := []line{}
 	for _, e := range page {
-		lines = append(lines, line{e.Timestamp, fmt.Sprintf("%s %v", e.Message, e.Fields)})
+		lines = append(lines, line{e.Timestamp, e.line()})
 	}
 	return answer{body: map[string]any{"logs": lines, "logEntries": page}}, nil
 }
@@ -195,16 +204,16 @@ func logPage[T any](query url.Values, entries []T, at func(T) time.Time) ([]T, e
 	return entries[:min(limit, len(entries))], nil
 }
 
-func (s *Server) measure(r *http.Request, box sandbox) (metric, error) {
+func (s *Server) measure(r *http.Request, box sandbox) (sandboxMetric, error) {
 	ws, err := s.cfg.Registry.Acquire(r.Context(), box.ID)
 	if err != nil {
-		return metric{}, err
+		return sandboxMetric{}, err
 	}
 	m, err := s.cfg.Envd.Metrics(r.Context(), envd.Sandbox{ID: box.ID, Workspace: ws})
 	if err != nil {
-		return metric{}, err
+		return sandboxMetric{}, err
 	}
-	return metric{
+	return sandboxMetric{
 		Timestamp: time.Unix(m.Time, 0).UTC(), TimestampUnix: m.Time, CPUCount: int64(m.CPUs), CPUUsedPct: m.CPUUsed, MemUsed: m.MemUsed, MemTotal: m.MemTotal,
 		MemCache: m.MemCache, DiskUsed: m.DiskUsed, DiskTotal: m.DiskTotal,
 	}, nil

@@ -15,10 +15,15 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
 	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/keylock"
+	"github.com/croft-run/croft/internal/strictjson"
 	"github.com/croft-run/croft/registry"
 	"github.com/croft-run/croft/server/e2b/envd"
 	"github.com/croft-run/croft/server/httpguard"
@@ -241,6 +246,8 @@ type handler func(r *http.Request) (answer, error)
 // handle registers a route that needs a scope.
 func (s *Server) handle(pattern string, scope auth.Scope, h handler) {
 	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		var ignored []string
+		r = r.WithContext(context.WithValue(r.Context(), ignoredKey{}, &ignored))
 		a, err := answer{}, error(nil)
 		if p, ok := auth.From(r.Context()); ok && !p.Has(scope) {
 			err = fmt.Errorf("request: %w: the API key has the scope %q, and this call needs %q", fault.PermissionDenied, p.Scope, scope)
@@ -248,6 +255,7 @@ func (s *Server) handle(pattern string, scope auth.Scope, h handler) {
 			a, err = h(r)
 		}
 		s.audit(r, pattern, a, err)
+		s.reportIgnored(w, r, pattern, ignored)
 		if err != nil {
 			s.writeError(w, r, err)
 			return
@@ -378,9 +386,51 @@ func (s *Server) recoverPanic(w http.ResponseWriter, r *http.Request) {
 // maxBody bounds the JSON body of a request.
 const maxBody = 4 << 20
 
-// decode reads the JSON body of a request. An empty body is an empty object. Unknown keys
-// are refused: to ignore what a client asks for would be worse.
+// ignoredKey is the context key of the fields of a request's body that were ignored.
+type ignoredKey struct{}
+
+// ignoredHeader names the fields of a request's body that this server does not know.
+const ignoredHeader = "Croft-Ignored-Fields"
+
+// ignoredCounter counts the requests with fields that were ignored.
+var ignoredCounter = sync.OnceValue(func() metric.Int64Counter {
+	// The name is valid, so the only failure is a nil instrument.
+	c, _ := otel.Meter("github.com/croft-run/croft/server/e2b").Int64Counter("croft.e2b.ignored",
+		metric.WithDescription("Requests of E2B's API with fields that this server does not know, and ignored."))
+	return c
+})
+
+// reportIgnored says in the answer, in the log and in a metric which fields were ignored.
+func (s *Server) reportIgnored(w http.ResponseWriter, r *http.Request, pattern string, fields []string) {
+	if len(fields) == 0 {
+		return
+	}
+	w.Header().Set(ignoredHeader, strings.Join(fields, ", "))
+	s.log.Warn("e2b: fields of a request were ignored; its client may be newer than this server", "route", pattern, "fields", fields)
+	if c := ignoredCounter(); c != nil {
+		c.Add(r.Context(), 1, metric.WithAttributes(attribute.String("route", pattern)))
+	}
+}
+
+// ignores reports whether an unknown field is ignored, and records it. E2B's SDKs get new
+// fields each week, which most programs do not depend on. One of the network is refused: it may
+// forbid something.
+func ignores(ctx context.Context, path string) bool {
+	ignored, ok := ctx.Value(ignoredKey{}).(*[]string)
+	if !ok || path == "network" || strings.HasPrefix(path, "network.") || len(*ignored) >= 20 {
+		return false
+	}
+	*ignored = append(*ignored, fmt.Sprintf("%+.60q", path))
+	return true
+}
+
+// decode reads the JSON body of a request. An empty body is an empty object.
 func decode(r *http.Request, into any) error {
+	return decodeKnown(r, into, func(path string) bool { return ignores(r.Context(), path) })
+}
+
+// decodeKnown is decode that ignores the unknown fields for which skip returns true.
+func decodeKnown(r *http.Request, into any, skip func(path string) bool) error {
 	data, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
 	if err != nil {
 		return fmt.Errorf("request: read the body: %w", fault.Default(err, fault.InvalidArgument))
@@ -391,7 +441,7 @@ func decode(r *http.Request, into any) error {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return nil
 	}
-	if err := driver.DecodeStrict(data, into); err != nil {
+	if err := strictjson.DecodeKnown("", data, into, skip); err != nil {
 		return fmt.Errorf("request: %w", err)
 	}
 	return nil

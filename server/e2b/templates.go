@@ -246,7 +246,11 @@ func splitTag(ref string) (name, tag string) {
 
 // tagged returns the build of a tag.
 func (one *storedTemplate) tagged(tag string) (*build, error) {
-	if at, ok := one.Tags[tag]; ok {
+	at, ok := one.Tags[tag]
+	if !ok && tag == "latest" { // as Docker names the tag that counts without one
+		at, ok = one.Tags[defaultTag]
+	}
+	if ok {
 		if b := one.build(at.Build); b != nil && b.Status == ready {
 			return b, nil
 		}

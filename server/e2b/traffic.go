@@ -250,7 +250,11 @@ func (s *Server) authorizeTraffic(r *http.Request, box sandbox, target envd.Sand
 	case !isCode && !box.Private, s.hasToken(r, trafficHeader, trafficPurpose, box.ID), isCode && s.hasToken(r, "X-Access-Token", envdPurpose, box.ID):
 		return nil
 	}
-	return fmt.Errorf("port %d of sandbox %s: %w: send its trafficAccessToken in the header E2B-Traffic-Access-Token", port, box.ID, fault.Unauthenticated)
+	code := fault.Unauthenticated
+	if !isCode { // a program is behind it, which may itself ask for a login
+		code = fault.PermissionDenied
+	}
+	return fmt.Errorf("port %d of sandbox %s: %w: send its trafficAccessToken in the header E2B-Traffic-Access-Token", port, box.ID, code)
 }
 
 func (s *Server) hasToken(r *http.Request, header, purpose, id string) bool {

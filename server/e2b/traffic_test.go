@@ -45,8 +45,8 @@ func TestOnlyAuthorizedTrafficResumes(t *testing.T) {
 		{"health", "GET", "/health", "", to(envd.Port), 502, ""},
 		{"health of the interpreter", "GET", "/health", "", to(envd.CodePort), 502, ""},
 		{"the interpreter", "GET", "/contexts", "", to(envd.CodePort), 401, ""},
-		{"a private port", "GET", "/", "", to(8080), 401, ""},
-		{"a private port with the other token", "GET", "/", "", to(8080, access), 401, ""},
+		{"a private port", "GET", "/", "", to(8080), 403, ""},
+		{"a private port with the other token", "GET", "/", "", to(8080, access), 403, ""},
 
 		{"envd", "POST", rpc("List"), "{}", to(envd.Port, json, access), 200, resumes},
 		{"health with a token", "GET", "/health", "", to(envd.Port, access), 204, resumes},

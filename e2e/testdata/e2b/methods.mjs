@@ -233,7 +233,7 @@ http.createServer((q, s) => s.end(q.method + ' ' + q.url + ' ' + (q.headers['e2b
   })
   assert.equal(echoed, 'hello')
   const closedBox = await Sandbox.create({ network: { allowPublicTraffic: false } })
-  assert.equal((await get(closedBox.getHost(3000), '/')).status, 401)
+  assert.equal((await get(closedBox.getHost(3000), '/')).status, 403)
   assert.equal((await get(closedBox.getHost(3000), '/', { 'e2b-traffic-access-token': closedBox.trafficAccessToken })).status, 502)
   await closedBox.kill()
   const gone = await get(closedBox.getHost(3000), '/')
@@ -325,12 +325,17 @@ await check(['Filesystem#makeDir', 'Filesystem#rename', 'Filesystem#remove'], as
   await box.files.remove('m')
   assert.equal(await box.files.exists('m'), false)
 })
-await check(['Filesystem#watchDir', 'WatchHandle#stop'], { differs: 'only below the home' }, async () => {
+// The SDK has no method for logs; E2B's command line parses each line.
+const { logs } = await (await fetch(new URL(`/sandboxes/${box.sandboxId}/logs`, api), { headers: { 'X-API-KEY': process.env.E2B_API_KEY } })).json()
+assert.ok(logs.length > 0)
+for (const { line } of logs) assert.deepEqual(Object.entries(JSON.parse(line)).filter(([k]) => k === 'logger'), [['logger', 'croft']], line)
+await check(['Filesystem#watchDir', 'WatchHandle#stop'], { differs: 'only below the home; a new file gives CREATE and WRITE, without CHMOD' }, async () => {
   await box.files.makeDir('w')
   const seen = []
   const w = await box.files.watchDir('w', (e) => { seen.push(e) }, { recursive: true })
   await box.files.write('w/f', 'x')
   await until(() => seen.some((e) => e.name === 'f' && e.type === e2b.FilesystemEventType.CREATE))
+  await until(() => seen.some((e) => e.name === 'f' && e.type === e2b.FilesystemEventType.WRITE))
   await w.stop()
 })
 
@@ -395,6 +400,7 @@ await check([
   const template = Template(context).fromTemplate('base').skipCache()
     .setEnvs({ IN_TEMPLATE: 'yes' }).setUser('user').makeDir('/home/user/app').setWorkdir('/home/user/app')
     .copy('file.txt', '.').copyItems([{ src: 'dir', dest: '/home/user/dir', mode: 0o755 }])
+    .copy('dir/*', '../globbed/').copy('dir/inner.txt', '../nested.txt', { forceUpload: true })
     .runCmd('echo $IN_TEMPLATE > made; pwd >> made').makeSymlink('made', 'link').rename('file.txt', 'renamed.txt').runCmd('touch junk').remove('junk')
     .setStartCmd('echo $IN_TEMPLATE > /tmp/started; exec sleep 1000', e2b.waitForFile('/tmp/started'))
   const logs = []
@@ -402,7 +408,7 @@ await check([
   e2b.defaultBuildLogger()
   assert.ok(logs.some((l) => l.includes('RUN')))
   const b = await Sandbox.create('methods-template')
-  assert.equal((await b.commands.run('pwd; cat link renamed.txt ../dir/inner.txt /tmp/started; ls')).stdout,
+  assert.equal((await b.commands.run('pwd; cat link renamed.txt ../dir/inner.txt /tmp/started; ls; cmp ../globbed/inner.txt ../nested.txt')).stdout,
     '/home/user/app\nyes\n/home/user/app\na filean inner fileyes\nlink\nmade\nrenamed.txt\n')
   assert.deepEqual([(await b.getInfo()).name, (await b.getInfo()).cpuCount, (await b.getInfo()).memoryMB], ['methods-template', 1, 512])
   await b.kill()

@@ -53,6 +53,9 @@ func Signature(method string, query url.Values, token string) string {
 	return "v1_" + base64.RawStdEncoding.EncodeToString(sum[:])
 }
 
+// errExpired has the text that programs compare.
+var errExpired = errors.New("signature is already expired")
+
 // checkSignature checks the signature of a request for a file.
 func (sb Sandbox) checkSignature(r *http.Request) error {
 	query := r.URL.Query()
@@ -68,7 +71,7 @@ func (sb Sandbox) checkSignature(r *http.Request) error {
 	}
 	second, err := strconv.ParseInt(expiration, 10, 64)
 	if err != nil || second < time.Now().Unix() {
-		return fmt.Errorf("%w: the signature has expired", fault.Unauthenticated)
+		return fault.Default(errExpired, fault.Unauthenticated)
 	}
 	return nil
 }

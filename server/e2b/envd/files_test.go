@@ -320,6 +320,9 @@ func TestFilesOverHTTP(t *testing.T) {
 			if res.StatusCode != tt.want {
 				t.Errorf("%s: %d %s, want %d", name, res.StatusCode, text, tt.want)
 			}
+			if want := `"signature is already expired"`; name == "expired" && !strings.Contains(text, want) { // programs compare it
+				t.Errorf("%s: %s, want %s", name, text, want)
+			}
 		}
 	})
 	t.Run("envs and metrics", func(t *testing.T) {
