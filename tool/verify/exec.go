@@ -30,6 +30,9 @@ type job struct {
 	files map[string]string // written into scratch first: name to content
 	merge bool              // redirect standard error to standard output
 
+	// assigns is shell text before the command: assignments of variables, with a space at its end.
+	assigns string
+
 	// collect are patterns of reports that the tool writes into the tree; those written by
 	// this run are returned.
 	collect []reportPattern
@@ -59,7 +62,7 @@ func (j *job) run(ctx context.Context, ws *workspace.Workspace, o *Options, stdo
 	}
 	cmd := driver.Command{Argv: j.argv, Dir: j.dir, Env: map[string]string{}, Timeout: o.Timeout, MaxOutput: int64(o.maxOutput())}
 	maps.Copy(cmd.Env, plainEnv)
-	scripted := j.merge || j.usesScratch()
+	scripted := j.merge || j.assigns != "" || j.usesScratch()
 	if scripted {
 		cmd.Argv, cmd.Script = nil, j.buildScript(mark)
 	} else {
@@ -79,8 +82,9 @@ func (j *job) run(ctx context.Context, ws *workspace.Workspace, o *Options, stdo
 	return jobResult{Result: res, reports: split.reports(mark), lost: split.lost}, nil
 }
 
-// plainEnv disables colours and prompts of tools.
-var plainEnv = map[string]string{"NO_COLOR": "1", "TERM": "dumb", "CARGO_TERM_COLOR": "never"}
+// plainEnv disables colours and prompts of tools, and npm's question for a newer npm, which
+// the network of a workspace refuses.
+var plainEnv = map[string]string{"NO_COLOR": "1", "TERM": "dumb", "CARGO_TERM_COLOR": "never", "npm_config_update_notifier": "false"}
 
 func (o *Options) maxOutput() int {
 	if o.MaxOutput > 0 {
@@ -122,6 +126,7 @@ func (j *job) buildScript(mark string) string {
 	if len(j.collect) > 0 {
 		b.WriteString(": > \"$d/start\"\n")
 	}
+	b.WriteString(j.assigns)
 	for i, a := range j.argv {
 		if i > 0 {
 			b.WriteByte(' ')

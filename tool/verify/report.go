@@ -1,6 +1,8 @@
 package verify
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"github.com/croft-run/croft/workspace/driver"
@@ -13,7 +15,7 @@ type Report struct {
 	Runner     string        `json:"runner,omitempty"`  // "go test", "vitest", "pytest"; empty where it is not known
 	Command    []string      `json:"command"`           // what ran
 	Passed     int           `json:"passed"`            //
-	Failed     int           `json:"failed"`            // failed tests and other failures
+	Failed     int           `json:"failed"`            // failed tests and other failures, without those that are not finished
 	Skipped    int           `json:"skipped,omitempty"` //
 	Failures   []Failure     `json:"failures"`          //
 	Structured bool          `json:"structured"`        // the runner's report was parsed
@@ -23,14 +25,33 @@ type Report struct {
 	Finished   time.Time     `json:"finished"`
 	Notes      []string      `json:"notes,omitempty"` // remarks for the reader
 
-	// Missing are tests that a Rerun should have run and that did not run.
+	// NotFinished counts the tests that had begun when the run was cut short. They are
+	// among the failures, with KindCut.
+	NotFinished int `json:"notFinished,omitempty"`
+
+	// Missing are tests that a Rerun should have run and that the runner did not find.
 	Missing []string `json:"missing,omitempty"`
 
+	// NotRun are tests that a Rerun did not come to: it was cut short, or had a limit.
+	NotRun []string `json:"notRun,omitempty"`
+
 	Output
+
+	open    []Failure // the failures of the earlier run behind Missing and NotRun
+	assigns string    // what the command began with, as job.assigns
 }
 
-// OK reports whether all that ran passed.
-func (r *Report) OK() bool { return r.ExitCode == 0 && r.Cause == "" && len(r.Failures) == 0 }
+// OK reports whether all that should run ran and passed.
+func (r *Report) OK() bool {
+	return r.ExitCode == 0 && r.Cause == "" && len(r.Failures)+len(r.Missing)+len(r.NotRun) == 0
+}
+
+// unresolved returns what a Rerun of the report runs: the failures of the run, and those of
+// the run before that it did not come to. The end of the run itself is none.
+func (r *Report) unresolved() []Failure {
+	list := slices.DeleteFunc(slices.Clone(r.Failures), func(f Failure) bool { return f.Kind == KindCut && f.Test == "" && f.Package == "" })
+	return append(list, r.open...)
+}
 
 // Output is the output of a command; head and tail if it is long.
 type Output struct {
@@ -81,6 +102,9 @@ func (f *Failure) Name() string {
 		return f.Package + "/" + f.Test
 	}
 }
+
+// key identifies a failure among those of a project.
+func (f *Failure) key() string { return cmp.Or(f.selector, f.Package+" "+f.Test+" "+f.File) }
 
 // A Diagnostic is one finding of a linter, a type checker or a language server.
 type Diagnostic struct {
@@ -138,6 +162,10 @@ type Options struct {
 	// Command is the command line of a test run, instead of the project's. It runs in the
 	// project's directory; its output is parsed if it starts a known runner without a shell.
 	Command string
+
+	// Limit is the number of failures that a Rerun runs at most; 0 is all. The others are in
+	// Report.NotRun.
+	Limit int
 
 	// Coverage has the tests that cover files, as measured before. For other files the
 	// imports decide.

@@ -28,7 +28,8 @@ func Test(ctx context.Context, ws *workspace.Workspace, p profile.Project, opts 
 	t := newTestRun(ws, p, o)
 	if o.Command != "" {
 		c = profile.Command{Dir: p.Dir}
-		argv, ok = explicitArgv(o.Command), true
+		argv, t.report.assigns = explicitArgv(o.Command)
+		ok = true
 	} else if len(o.Files) > 0 {
 		files, err := t.coveringFiles(ctx)
 		if err != nil {
@@ -48,7 +49,7 @@ func Test(ctx context.Context, ws *workspace.Workspace, p profile.Project, opts 
 		return nil, fmt.Errorf("verify: test %s: %w: no test command detected for the %s project", p.Dir, fault.NotFound, p.Ecosystem)
 	}
 	t.runner, t.known = findRunner(argv)
-	j := job{argv: argv, dir: c.Dir}
+	j := job{argv: argv, dir: c.Dir, assigns: t.report.assigns}
 	if t.known {
 		t.runner.prepare(&j)
 	} else {
@@ -66,10 +67,16 @@ func Test(ctx context.Context, ws *workspace.Workspace, p profile.Project, opts 
 	return t.finishReport(ctx), nil
 }
 
-// Rerun runs exactly the tests that failed in a report of the same project. A failure that
-// is no test, such as a package that does not compile, is run whole.
+// maxRerunBytes bounds the names of tests in one command: the kernel takes at most 128 KiB
+// for one argument, and a script with all of the command is one.
+const maxRerunBytes = 24 << 10
+
+// Rerun runs exactly the tests that failed in a report of the same project, with several
+// commands if their names are too long for one. A failure that is no test, such as a package
+// that does not compile, is run whole.
 func Rerun(ctx context.Context, ws *workspace.Workspace, p profile.Project, last *Report, opts *Options) (*Report, error) {
-	if len(last.Failures) == 0 {
+	failures := last.unresolved()
+	if len(failures) == 0 && last.Cause == "" {
 		return nil, fmt.Errorf("verify: rerun %s: %w: the last run had no failures", p.Dir, fault.WrongState)
 	}
 	if !last.Structured {
@@ -77,20 +84,33 @@ func Rerun(ctx context.Context, ws *workspace.Workspace, p profile.Project, last
 	}
 	p = withVenv(ctx, ws, p)
 	t := newTestRun(ws, p, opts.orZero())
+	t.report.assigns = last.assigns
 	base, dir := rerunBase(p)
 	if t.runner, t.known = findRunner(base); !t.known || t.runner.name != last.Runner {
 		return nil, fmt.Errorf("verify: rerun %s: %w: %s can't run single tests of this project", p.Dir, fault.Unsupported, cmp.Or(last.Runner, "its runner"))
 	}
-	failures := slices.DeleteFunc(slices.Clone(last.Failures), func(f Failure) bool { return f.Kind == KindCut && f.Test == "" && f.Package == "" })
 	if len(failures) == 0 {
 		return Test(ctx, ws, p, opts)
 	}
+	if last.Cause != "" {
+		t.report.Notes = append(t.report.Notes, "the last run was cut short: tests that had not begun then are not among these")
+	}
+	asked := failures
+	if t.o.Limit > 0 && t.o.Limit < len(failures) {
+		asked = failures[:t.o.Limit]
+		t.report.Notes = append(t.report.Notes, fmt.Sprintf("the limit is %d of %d tests", t.o.Limit, len(failures)))
+	}
 	rel := func(file string) string { return relativeTo(dir, file) }
 	if ok, err := t.build(ctx); err != nil || !ok {
+		t.noteNotRun(failures, nil)
 		return t.finishReport(ctx), err
 	}
-	for _, argv := range t.runner.rerun(base, failures, rel) {
-		j := job{argv: argv, dir: dir}
+	if t.o.Timeout > 0 {
+		t.deadline = time.Now().Add(t.o.Timeout)
+	}
+	done := map[string]bool{} // by Failure.key
+	for _, batch := range rerunBatches(t.runner, base, asked, rel) {
+		j := job{argv: batch.argv, dir: dir, assigns: last.assigns}
 		t.runner.prepare(&j)
 		if err := t.run(ctx, &j); err != nil {
 			return nil, err
@@ -98,9 +118,46 @@ func Rerun(ctx context.Context, ws *workspace.Workspace, p profile.Project, last
 		if t.report.Cause != "" {
 			break
 		}
+		for _, f := range batch.failures {
+			done[f.key()] = true
+		}
 	}
-	t.noteMissing(failures)
+	t.noteNotRun(failures, done)
 	return t.finishReport(ctx), nil
+}
+
+// A rerunBatch is one command of a Rerun, and the failures that it runs again.
+type rerunBatch struct {
+	argv     []string
+	failures []Failure
+}
+
+// rerunBatches returns the commands that run failures again, none of them too long. If one of
+// them is that for all tests, it is the only one.
+func rerunBatches(r testRunner, base []string, failures []Failure, rel func(string) string) []rerunBatch {
+	var out []rerunBatch
+	all := failures
+	for len(failures) > 0 {
+		n, size := 0, 0
+		for n < len(failures) && (n == 0 || size+len(failures[n].key()) <= maxRerunBytes) {
+			size += len(failures[n].key())
+			n++
+		}
+		part := failures[:n]
+		failures = failures[n:]
+		commands := r.rerun(base, part, rel)
+		for i, argv := range commands {
+			if slices.Equal(argv, base) {
+				return []rerunBatch{{argv, all}}
+			}
+			b := rerunBatch{argv: argv}
+			if i == len(commands)-1 {
+				b.failures = part
+			}
+			out = append(out, b)
+		}
+	}
+	return out
 }
 
 // rerunBase returns the command to which tests are appended: the one that takes files, else
@@ -133,6 +190,8 @@ type testRun struct {
 	err     capture
 	done    int
 	refused []driver.Refusal
+
+	deadline time.Time // of several commands together; zero is none
 }
 
 func newTestRun(ws *workspace.Workspace, p profile.Project, o *Options) *testRun {
@@ -187,8 +246,11 @@ func (t *testRun) run(ctx context.Context, j *job) error {
 	if gop != nil {
 		show = lineWriter{limit: 1 << 20, each: gop.parseLine}
 	}
-	began := time.Now()
-	ran, err := j.run(ctx, t.ws, t.o, func(data []byte) {
+	began, o := time.Now(), *t.o
+	if !t.deadline.IsZero() {
+		o.Timeout = max(t.deadline.Sub(began), time.Millisecond)
+	}
+	ran, err := j.run(ctx, t.ws, &o, func(data []byte) {
 		show.write(data)
 		if gop == nil {
 			stdout.write(data)
@@ -304,12 +366,20 @@ func (t *testRun) addResults(res testResults) {
 	}
 }
 
-// noteMissing records tests that should have run again and did not: a renamed test, or a
-// runner that found nothing, must not look like a success.
-func (t *testRun) noteMissing(failures []Failure) {
+// noteNotRun records the failures of the last run that did not run again: done has those
+// whose command ran to its end. A renamed test, or a runner that found nothing, must not look
+// like a success.
+func (t *testRun) noteNotRun(failures []Failure, done map[string]bool) {
 	for _, f := range failures {
-		if f.Kind == KindTest && f.selector != "" && !t.seen[f.selector] && t.report.Cause == "" {
+		ran := f.selector == "" || t.seen[f.selector]
+		switch {
+		case done[f.key()] && (ran || f.Kind != KindTest):
+		case done[f.key()]:
 			t.report.Missing = append(t.report.Missing, f.Name())
+			t.report.open = append(t.report.open, f)
+		case f.selector == "" || !t.seen[f.selector]:
+			t.report.NotRun = append(t.report.NotRun, f.Name())
+			t.report.open = append(t.report.open, f)
 		}
 	}
 }
@@ -334,13 +404,32 @@ func (t *testRun) finishReport(ctx context.Context) *Report {
 		}
 	}
 	if len(r.Missing) > 0 {
-		r.Notes = append(r.Notes, fmt.Sprintf("did not run again: %s", strings.Join(r.Missing, ", ")))
+		r.Notes = append(r.Notes, fmt.Sprintf("did not run again: %s; %s found no test of that name", firstNames(r.Missing), r.Runner))
 	}
-	r.Failed = len(r.Failures)
+	if len(r.NotRun) > 0 {
+		r.Notes = append(r.Notes, fmt.Sprintf("not run again yet: %s", firstNames(r.NotRun)))
+	}
+	for _, f := range r.Failures {
+		switch {
+		case f.Kind != KindCut:
+			r.Failed++
+		case f.Test != "" || f.Package != "":
+			r.NotFinished++
+		}
+	}
 	if !r.OK() {
 		r.Notes = append(r.Notes, Hints(t.ws, t.refused, r.Stdout+"\n"+r.Stderr)...)
 	}
 	return r
+}
+
+// firstNames joins names, and says how many are left out.
+func firstNames(names []string) string {
+	const shown = 10
+	if more := len(names) - shown; more > 1 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:shown], ", "), more)
+	}
+	return strings.Join(names, ", ")
 }
 
 // outputEnd returns the end of the output, for a failure.

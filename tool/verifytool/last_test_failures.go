@@ -3,6 +3,7 @@ package verifytool
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/croft-run/croft/tool"
@@ -49,6 +50,9 @@ func failuresText(b *strings.Builder, r *verify.Report, all int) {
 	when := fmt.Sprintf("%s, %s", r.Language, timeAgo(r.Finished))
 	if all == 0 {
 		fmt.Fprintf(b, "last run_tests had no failures (%d tests passed, %s)\n", r.Passed, when)
+		for _, name := range slices.Concat(r.Missing, r.NotRun) {
+			fmt.Fprintf(b, "not run again: %s\n", name)
+		}
 		return
 	}
 	if !r.Structured {

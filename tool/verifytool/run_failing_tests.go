@@ -11,15 +11,14 @@ import (
 	"github.com/croft-run/croft/tool/verify"
 )
 
-// Limits of the failures that are shown or run again.
+// Limits of the failures that are shown.
 const (
 	defaultFailures = 50
-	maxRerun        = 200
 	maxShownFailed  = 500
 )
 
 type runFailingInput struct {
-	Limit    int    `json:"limit,omitempty" jsonschema:"maximum number of tests; default 50, at most 200"`
+	Limit    int    `json:"limit,omitempty" jsonschema:"maximum number of tests; default all"`
 	Timeout  int    `json:"timeout,omitempty" jsonschema:"time limit in seconds; default 300, at most 1800"`
 	Language string `json:"language,omitempty" jsonschema:"project, if several were tested"`
 }
@@ -36,9 +35,8 @@ func runFailing(ctx context.Context, c *tool.Call, in runFailingInput) (reportsO
 	if err != nil {
 		return reportsOutput{}, err
 	}
-	limit, err := limitOr("limit", in.Limit, defaultFailures, maxRerun)
-	if err != nil {
-		return reportsOutput{}, err
+	if in.Limit < 0 {
+		return reportsOutput{}, tool.Errorf(fault.InvalidArgument, "limit must be at least 1; without it all run")
 	}
 	m := historyOf(c)
 	last := m.lastReports(in.Language)
@@ -58,15 +56,22 @@ func runFailing(ctx context.Context, c *tool.Call, in runFailingInput) (reportsO
 		return reportsOutput{}, tool.Errorf(fault.Unsupported, "run_failing_tests: the last run was of no project; use run_tests with its command again")
 	}
 	o := testOptions(c, nil, seconds)
+	o.Limit = in.Limit
 	var out reportsOutput
 	reports, text, err := forEachProject(projects, func(q profile.Project) (*verify.Report, error) {
 		at := slices.IndexFunc(bad, func(r *verify.Report) bool { return r.Language == string(q.Ecosystem) && r.Dir == q.Dir })
-		return rerunFailures(ctx, c, q, bad[at], o, limit)
+		return rerunFailures(ctx, c, q, bad[at], o)
 	}, func(r *verify.Report) string { return out.addReport(c, r, seconds) })
 	if err != nil {
 		return reportsOutput{}, err
 	}
-	m.addReports(reports)
+	// A project that could not be tested again keeps its failures.
+	for _, r := range bad {
+		if !slices.ContainsFunc(reports, func(n *verify.Report) bool { return n.Language == r.Language && n.Dir == r.Dir }) {
+			reports = append(reports, r)
+		}
+	}
+	m.addRun(reports)
 	out.text = text
 	return out, nil
 }
@@ -83,28 +88,14 @@ func testedProjects(p profile.Profile, reports []*verify.Report) []profile.Proje
 	return out
 }
 
-// rerunFailures runs the first failures of a report again. Those beyond the limit, and
-// those that did not run, stay failed.
-func rerunFailures(ctx context.Context, c *tool.Call, p profile.Project, last *verify.Report, o *verify.Options, limit int) (*verify.Report, error) {
+// rerunFailures runs the failures of a report again.
+func rerunFailures(ctx context.Context, c *tool.Call, p profile.Project, last *verify.Report, o *verify.Options) (*verify.Report, error) {
 	if !last.Structured {
 		return nil, tool.Errorf(fault.Unsupported, "run_failing_tests: %s detector has no structured failures; rerun run_tests manually", last.Language)
 	}
-	part := *last
-	n := min(limit, len(last.Failures))
-	part.Failures = last.Failures[:n]
-	r, err := verify.Rerun(ctx, c.Workspace, p, &part, o)
+	r, err := verify.Rerun(ctx, c.Workspace, p, last, o)
 	if err != nil {
 		return nil, runError("run_failing_tests", err)
 	}
-	for _, f := range part.Failures {
-		if slices.Contains(r.Missing, f.Name()) {
-			r.Failures = append(r.Failures, f)
-		}
-	}
-	if n < len(last.Failures) {
-		r.Failures = append(r.Failures, last.Failures[n:]...)
-		r.Notes = append(r.Notes, fmt.Sprintf("%d more failures were not run again: limit %d", len(last.Failures)-n, limit))
-	}
-	r.Failed = len(r.Failures)
 	return r, nil
 }

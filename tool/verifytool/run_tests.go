@@ -22,7 +22,7 @@ type runTestsInput struct {
 	Command  string   `json:"command,omitempty" jsonschema:"command to run instead of the project's, in its directory" croft:"command"`
 	Timeout  int      `json:"timeout,omitempty" jsonschema:"time limit in seconds; default 300, at most 1800"`
 	Failed   bool     `json:"failed,omitempty" jsonschema:"only the tests that failed in the last run"`
-	Coverage bool     `json:"coverage,omitempty" jsonschema:"also run each test alone to measure which lines it covers, for tests_covering"`
+	Coverage bool     `json:"coverage,omitempty" jsonschema:"also run each test alone to measure which lines it covers; later runs with files then choose by it"`
 }
 
 type reportsOutput struct {
@@ -37,14 +37,14 @@ func (o reportsOutput) Text() string { return o.text }
 func (o *reportsOutput) addReport(c *tool.Call, r *verify.Report, seconds int) string {
 	short := shorten(c, r)
 	o.Reports = append(o.Reports, short)
-	return reportText(short, seconds)
+	return reportText(short, r, seconds)
 }
 
 func runTestsTool() *tool.Tool {
 	return tool.New(tool.Spec{
 		Name: "run_tests", Family: tool.Verify, Needs: commandCaps, Destructive: true, FanOut: true,
 		Description: "Run the project's tests: all, or those for some files. Shows the number of tests that passed and each failure with its " +
-			"file, line, message and difference, and an id that reads the runner's output. Code that does not build is a failure. With failed, the tests that failed run again.",
+			"file, line, message and difference, and an id that reads the runner's output. Code that does not build is a failure. With failed, all tests that failed in the last run, and no others, run again.",
 	}, runTests)
 }
 
@@ -61,7 +61,7 @@ func runTests(ctx context.Context, c *tool.Call, in runTestsInput) (reportsOutpu
 	}
 	in.Command = strings.TrimSpace(in.Command)
 	if in.Command != "" && (in.Coverage || len(in.Files) > 0) {
-		return reportsOutput{}, tool.Errorf(fault.InvalidArgument, "run_tests: command can't be combined with files or coverage")
+		return reportsOutput{}, tool.Errorf(fault.InvalidArgument, "run_tests: command can't be combined with files or coverage: name the files in the command, or leave out command")
 	}
 	list, err := selectProjects(ctx, c, in.Language, relPaths(c, in.Files))
 	switch {
@@ -86,7 +86,7 @@ func runTests(ctx context.Context, c *tool.Call, in runTestsInput) (reportsOutpu
 	if err != nil {
 		return reportsOutput{}, err
 	}
-	historyOf(c).addReports(reports)
+	historyOf(c).addRun(reports)
 	out.text = text
 	return out, nil
 }

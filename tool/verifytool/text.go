@@ -10,9 +10,10 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Limits of the failures in the answer of a test run; last_test_failures shows all of them.
+// Limits of the failures in the answer of a test run.
 const (
 	shownFailures = 20
+	shownNames    = 30      // of further failures
 	shownMessage  = 2 << 10 // bytes of each text of a failure
 	shownTail     = 2 << 10 // bytes of the output of a runner that is not known
 )
@@ -25,6 +26,7 @@ func shorten(c *tool.Call, r *verify.Report) *verify.Report {
 		short.Session = c.Keep(raw)
 	}
 	short.Stdout, short.Stderr = "", ""
+	short.Missing, short.NotRun = r.Missing[:min(len(r.Missing), shownNames)], r.NotRun[:min(len(r.NotRun), shownNames)]
 	if !r.Structured && r.OK() {
 		short.Stdout = tail(outputText(r.Output), shownTail) // the numbers of tests are not known
 	}
@@ -65,11 +67,18 @@ func tail(text string, limit int) string {
 }
 
 // reportText returns a test run as text: the numbers, the failures, and where the runner's
-// output is. r is as shorten returns it.
-func reportText(r *verify.Report, timeout int) string {
+// output is. r is as shorten returns it; whole is the same with all failures.
+func reportText(r, whole *verify.Report, timeout int) string {
 	var b strings.Builder
 	if r.Structured || len(r.Failures) > 0 {
-		fmt.Fprintf(&b, "%d passed, %d failed, %d skipped", r.Passed, r.Failed, r.Skipped)
+		fmt.Fprintf(&b, "%d passed, %d failed, ", r.Passed, r.Failed)
+		if r.NotFinished > 0 {
+			fmt.Fprintf(&b, "%d not finished, ", r.NotFinished)
+		}
+		if n := len(whole.Missing) + len(whole.NotRun); n > 0 {
+			fmt.Fprintf(&b, "%d not run again, ", n)
+		}
+		fmt.Fprintf(&b, "%d skipped", r.Skipped)
 	} else {
 		writeStreams(&b, verify.Output{Stdout: r.Stdout})
 		b.WriteString("the command passed; its output has no numbers of tests that could be read")
@@ -81,9 +90,7 @@ func reportText(r *verify.Report, timeout int) string {
 	for i := range r.Failures {
 		writeFailure(&b, i+1, &r.Failures[i])
 	}
-	if more := r.Failed - len(r.Failures); more > 0 {
-		fmt.Fprintf(&b, "... (%d more failures; last_test_failures shows them)\n", more)
-	}
+	writeFurther(&b, whole.Failures[len(r.Failures):])
 	for _, n := range r.Notes {
 		fmt.Fprintf(&b, "note: %s\n", n)
 	}
@@ -92,6 +99,25 @@ func reportText(r *verify.Report, timeout int) string {
 		fmt.Fprintf(&b, "output: BashOutput with shell_id %q and offset 0 reads it\n", r.Session)
 	}
 	return b.String()
+}
+
+// writeFurther writes the names of failures that are not shown.
+func writeFurther(b *strings.Builder, list []verify.Failure) {
+	if len(list) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "%d more failures; the output has them:\n", len(list))
+	for i := range list[:min(len(list), shownNames)] {
+		f := &list[i]
+		name := head(f.Name(), 200)
+		if name == "" {
+			name = f.File
+		}
+		fmt.Fprintf(b, "   %s\n", name)
+	}
+	if more := len(list) - shownNames; more > 0 {
+		fmt.Fprintf(b, "   ... and %d more\n", more)
+	}
 }
 
 // outputText returns the output of a command as text.
@@ -141,7 +167,10 @@ func writeFailure(b *strings.Builder, n int, f *verify.Failure) {
 	case verify.KindSetup:
 		name = strings.TrimSpace(name + " [setup]")
 	case verify.KindCut:
-		name = strings.TrimSpace(name + " [cut short]")
+		name = strings.TrimSpace(name + " [not finished]")
+		if f.Name() == "" {
+			name = "[cut short]"
+		}
 	}
 	fmt.Fprintf(b, "%d. %s\n", n, name)
 	if f.File != "" {

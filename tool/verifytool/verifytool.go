@@ -157,8 +157,15 @@ func forEachProject[T any](list []profile.Project, run func(profile.Project) (T,
 // runHistory has the last reports and coverage of a workspace.
 type runHistory struct {
 	mu       sync.Mutex
-	reports  []*verify.Report   // guarded by mu
+	runs     int                // the number of runs; guarded by mu
+	reports  []numberedReport   // the last of each project; guarded by mu
 	coverage []*verify.Coverage // guarded by mu
+}
+
+// A numberedReport is a report of a run.
+type numberedReport struct {
+	*verify.Report
+	run int // its run may be of several projects
 }
 
 func historyOf(c *tool.Call) *runHistory {
@@ -169,26 +176,32 @@ func historyOf(c *tool.Call) *runHistory {
 	return m
 }
 
-// addReports stores reports, replacing those of the same projects.
-func (m *runHistory) addReports(list []*verify.Report) {
+// addRun stores the reports of a run, replacing those of the same projects.
+func (m *runHistory) addRun(list []*verify.Report) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.runs++
 	for _, r := range list {
-		m.reports = slices.DeleteFunc(m.reports, func(old *verify.Report) bool { return old.Language == r.Language && old.Dir == r.Dir })
-		m.reports = append(m.reports, r)
+		m.reports = slices.DeleteFunc(m.reports, func(old numberedReport) bool { return old.Language == r.Language && old.Dir == r.Dir })
+		m.reports = append(m.reports, numberedReport{r, m.runs})
 	}
 }
 
-// lastReports returns the reports of a language, or all.
+// lastReports returns the reports of the last run that was of a language, "" for any.
 func (m *runHistory) lastReports(language string) []*verify.Report {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	language = strings.ToLower(strings.TrimSpace(language))
 	var out []*verify.Report
+	last := 0
 	for _, r := range m.reports {
-		if language == "" || language == verify.All || r.Language == language {
-			out = append(out, r)
+		if language != "" && language != verify.All && r.Language != language || r.run < last {
+			continue
 		}
+		if r.run > last {
+			out, last = nil, r.run
+		}
+		out = append(out, r.Report)
 	}
 	return out
 }

@@ -221,8 +221,7 @@ func TestExplicitCommand(t *testing.T) {
 	has(t, call(t, none, "run_failing_tests", `{}`), "run_failing_tests: the last run was of no project; use run_tests with its command again")
 }
 
-// TestARenamedTestIsNotASuccess: one that should run again and is gone stays a
-// failure, and is named.
+// TestARenamedTestIsNotASuccess: one that should run again and is gone is counted and named.
 func TestARenamedTestIsNotASuccess(t *testing.T) {
 	env := newEnv(t, map[string]string{
 		"go.mod":    "module example.com/m\n\ngo 1.24\n",
@@ -230,7 +229,8 @@ func TestARenamedTestIsNotASuccess(t *testing.T) {
 	})
 	has(t, call(t, env, "run_tests", `{}`), "1 failed", "1. example.com/m/TestA\n   a_test.go:5\n   no\n")
 	put(t, env, "a_test.go", "package m\n\nimport \"testing\"\n\nfunc TestB(t *testing.T) {}\n")
-	has(t, call(t, env, "run_failing_tests", `{}`), "1 failed", "1. example.com/m/TestA", "note: did not run again: example.com/m/TestA")
+	has(t, call(t, env, "run_failing_tests", `{}`), "0 passed, 0 failed, 1 not run again", "note: did not run again: example.com/m/TestA; go test found no test of that name")
+	has(t, call(t, env, "last_test_failures", `{}`), "last run_tests had no failures (0 tests passed, go, ", "not run again: example.com/m/TestA")
 }
 
 func TestCovering(t *testing.T) {
