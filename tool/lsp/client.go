@@ -108,7 +108,7 @@ func (c *client) explainStart(err error) error {
 	defer c.stateMu.Unlock()
 	switch {
 	case c.result != nil && c.result.ExitCode == notFound && c.result.Cause == "":
-		return &Error{c.spec.missingText() + verify.MissingHint(c.ws), fault.Unavailable}
+		return &Error{c.spec.missingText() + verify.MissingHint(c.ws, c.spec.commands[0][0]), fault.Unavailable}
 	case errors.Is(err, errDied) && c.stderr.String() != "":
 		said := append([]string{c.stderr.String()}, verify.Hints(c.ws, c.refused(), c.stderr.String())...)
 		return fmt.Errorf("%w: it said: %s", err, strings.Join(said, "\n"))

@@ -313,7 +313,7 @@ func TestNoProgram(t *testing.T) {
 	p := project(t, ws)
 	p.Test.Argv = []string{"no-such-cargo", "test"}
 	_, err := Test(t.Context(), ws, p, nil)
-	if !errors.Is(err, fault.Unsupported) || !strings.Contains(err.Error(), "run no-such-cargo: unsupported: not found on PATH") {
+	if !errors.Is(err, fault.Unsupported) || !strings.Contains(err.Error(), "unsupported: no-such-cargo: not found on PATH") {
 		t.Errorf("got %v", err)
 	}
 	p.Test.Argv = []string{"./pytest"} // one that is started by a script

@@ -3,6 +3,7 @@ package verify
 import (
 	"fmt"
 	"net"
+	"path"
 	"slices"
 	"strings"
 
@@ -64,12 +65,24 @@ func Hints(ws *workspace.Workspace, refused []driver.Refusal, output string) []s
 
 // MissingHint says how a program that is not on PATH gets into a workspace; "" if commands
 // see the programs of the host.
-func MissingHint(ws *workspace.Workspace) string {
+func MissingHint(ws *workspace.Workspace, program string) string {
 	switch ws.Traits().Isolation {
 	case "", driver.IsolationNone:
 		return ""
 	case driver.IsolationContainer:
 		return "; use an image that has it"
 	}
-	return "; a sandbox has the programs below /usr and /opt of the host, and not those of home directories: install it there, or use an image that has it with --provider docker"
+	flag := "--toolchain auto"
+	if name := toolchains[path.Base(program)]; name != "" {
+		flag = "--toolchain " + name + " or " + flag
+	}
+	return "; a sandbox has the programs below /usr and /opt of the host, and not those of home directories. If the user has it there, the operator can show it with " + flag +
+		"; else install it there, or use an image that has it with --provider docker"
+}
+
+// toolchains are the names for --toolchain of programs that one toolchain alone has.
+var toolchains = map[string]string{
+	"go": "go", "gofmt": "go", "gopls": "go",
+	"cargo": "rust", "rustc": "rust", "rustfmt": "rust", "rustup": "rust", "rust-analyzer": "rust",
+	"uv": "uv", "uvx": "uv",
 }

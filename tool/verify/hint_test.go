@@ -54,8 +54,14 @@ func TestHints(t *testing.T) {
 			if err == nil {
 				t.Fatal("a program that does not exist ran")
 			}
-			if got, want := strings.Contains(err.Error(), "--provider docker"), kind == sandbox.Kind; got != want {
+			if !strings.Contains(err.Error(), "unsupported: no-such-runner: not found on PATH") {
+				t.Errorf("%s: %v, want the name of the program", kind, err)
+			}
+			if got, want := strings.Contains(err.Error(), "with --toolchain auto; else install it there, or use an image that has it with --provider docker"), kind == sandbox.Kind; got != want {
 				t.Errorf("%s: %v", kind, err)
+			}
+			if got, want := strings.Contains(MissingHint(ws, "/usr/bin/cargo"), "with --toolchain rust or --toolchain auto;"), kind == sandbox.Kind; got != want {
+				t.Errorf("%s: %q", kind, MissingHint(ws, "/usr/bin/cargo"))
 			}
 		}
 	})

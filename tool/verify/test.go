@@ -316,12 +316,12 @@ func (t *testRun) showLine(line []byte) {
 func unsupportedIfMissing(ws *workspace.Workspace, argv []string, res driver.Result, stdout, stderr *capture, err error) error {
 	program := argv[0]
 	if errors.Is(err, fault.NotFound) {
-		return fmt.Errorf("verify: run %s: %w: not found on PATH%s", program, fault.Unsupported, MissingHint(ws))
+		return fmt.Errorf("verify: run: %w: %s: not found on PATH%s", fault.Unsupported, program, MissingHint(ws, program))
 	}
 	if err == nil && res.ExitCode == 127 {
 		for _, c := range []*capture{stderr, stdout} {
 			if strings.Contains(string(c.head), program+": command not found") || strings.Contains(string(c.head), program+": No such file") {
-				return fmt.Errorf("verify: run %s: %w: not found on PATH%s", program, fault.Unsupported, MissingHint(ws))
+				return fmt.Errorf("verify: run: %w: %s: not found on PATH%s", fault.Unsupported, program, MissingHint(ws, program))
 			}
 		}
 	}

@@ -60,7 +60,7 @@ func runChecker(ctx context.Context, c *tool.Call, in checkInput, verb string,
 // inspectError has its own text for a linter that is not installed.
 func inspectError(c *tool.Call, verb string, p profile.Project, err error) error {
 	if argv, ok := p.Lint.All(); ok && fault.Of(err) == fault.Unsupported && verb == "lint" {
-		return tool.Errorf(fault.Unsupported, "linter not installed: %s%s", argv[0], verify.MissingHint(c.Workspace))
+		return tool.Errorf(fault.Unsupported, "linter not installed: %s%s", argv[0], verify.MissingHint(c.Workspace, argv[0]))
 	}
 	return runError("run_"+verb, err)
 }
