@@ -15,7 +15,7 @@ var (
 
 // parseBun parses the text output of bun test; its report file lacks messages.
 func parseBun(text []byte, t runLocation) testResults {
-	var res testResults
+	res := testResults{early: true}
 	var file string
 	var body []string
 	between := false // in an error outside of any test
@@ -28,7 +28,7 @@ func parseBun(text []byte, t runLocation) testResults {
 		m := bunTest.FindStringSubmatch(line)
 		switch {
 		case bunRan.MatchString(line):
-			res.understood = true
+			res.understood, res.early = true, false
 		case line == "# Unhandled error between tests":
 			body, between = nil, true
 		case between && strings.HasPrefix(line, "-----"):

@@ -64,6 +64,8 @@ var (
 	cargoTarget = lazyregexp.New(`^\s+Running (?:unittests )?(\S+)(?: \(.*\))?$`)
 	cargoDoc    = lazyregexp.New(`^\s+Doc-tests (\S+)$`)
 	cargoTest   = lazyregexp.New(`^test (.+?)(?: - should panic)? \.\.\. (ok|FAILED|ignored)`)
+	cargoBegin  = lazyregexp.New(`(?m)^running \d+ tests?$`)
+	cargoResult = lazyregexp.New(`(?m)^test result: `)
 	cargoBlock  = lazyregexp.New(`^---- (.+) stdout ----$`)
 	cargoAgain  = lazyregexp.New("^error: (?:doc)?test failed, to rerun pass `(.*)`$")
 	cargoPanic  = lazyregexp.New(`(?m)^thread '.*' (?:\(\d+\) )?panicked at (?:'(.*)', )?(\S+?):(\d+):(\d+):?$`)
@@ -78,6 +80,7 @@ func parseCargo(text []byte, t runLocation) testResults {
 		p.parseLine(strings.TrimSuffix(line, "\n"))
 	}
 	p.flush("")
+	p.res.early = len(cargoBegin.FindAllSubmatch(text, -1)) > len(cargoResult.FindAllSubmatch(text, -1))
 	list, rendered := parseCargoMessages(text, t)
 	for i, d := range list {
 		if d.Severity == Error {

@@ -35,13 +35,13 @@ type jestTest struct {
 
 // parseJest parses reports of Jest or Vitest.
 func parseJest(reports [][]byte, t runLocation) testResults {
-	var res testResults
+	res := testResults{early: true}
 	for _, report := range reports {
 		var r jestReport
 		if json.Unmarshal(report, &r) != nil || r.TestResults == nil {
 			continue
 		}
-		res.understood = true
+		res.understood, res.early = true, false
 		for _, file := range r.TestResults {
 			name := t.relPath(file.Name)
 			if len(file.Assertions) == 0 && file.Status == "failed" {
@@ -61,6 +61,41 @@ func parseJest(reports [][]byte, t runLocation) testResults {
 		}
 	}
 	return res
+}
+
+var (
+	vitestHead  = lazyregexp.New(`(?m)^⎯+ Unhandled Errors ⎯+\n`)
+	vitestError = lazyregexp.New(`(?m)^⎯+ ([\w ]+) ⎯+\n`)
+	vitestEnd   = lazyregexp.New(`(?m)^⎯+$`)
+	vitestFile  = lazyregexp.New(`This error originated in "([^"]+)" test file`)
+)
+
+// addVitestErrors adds the errors outside of tests, such as rejections that nothing handles.
+// They fail the run, and its JSON report lacks them.
+func addVitestErrors(res *testResults, text string, t runLocation) {
+	text = plainText(text)
+	head := vitestHead.FindStringIndex(text)
+	if head == nil {
+		return
+	}
+	text = text[head[1]:]
+	if end := vitestEnd.FindStringIndex(text); end != nil {
+		text = text[:end[0]]
+	}
+	heads := vitestError.FindAllStringSubmatchIndex(text, -1)
+	for i, m := range heads {
+		block := text[m[1]:]
+		if i+1 < len(heads) {
+			block = text[m[1]:heads[i+1][0]]
+		}
+		f := Failure{Kind: KindSetup, Message: text[m[2]:m[3]] + ": " + withoutStack(block), Output: block}
+		if origin := vitestFile.FindStringSubmatch(block); origin != nil {
+			f.Package = t.relPath(origin[1])
+			f.selector = f.Package + " "
+		}
+		f.File, f.Line, f.Column = t.nodeFrame(block)
+		res.addFailure(f)
+	}
 }
 
 // jestSuite is the failure of a file that could not be loaded.
@@ -134,9 +169,10 @@ var jsMeta = lazyregexp.New(`[.*+?^${}()|\[\]\\/]`)
 // jsQuote quotes a text for a JavaScript regular expression.
 func jsQuote(s string) string { return jsMeta.ReplaceAllString(s, `\$0`) }
 
-// groupByFile groups failures by file; a file that could not be loaded has no names.
+// groupByFile groups failures by file; a file with a failure that is no test has no names.
 func groupByFile(failures []Failure) (files []string, names map[string][]string) {
 	names = map[string][]string{}
+	whole := map[string]bool{}
 	for _, f := range failures {
 		if f.Package == "" {
 			continue
@@ -146,9 +182,13 @@ func groupByFile(failures []Failure) (files []string, names map[string][]string)
 			names[f.Package] = nil
 		}
 		_, full, _ := strings.Cut(f.selector, f.Package+" ")
-		if full != "" {
-			names[f.Package] = append(names[f.Package], full)
+		if full == "" {
+			whole[f.Package] = true
 		}
+		names[f.Package] = append(names[f.Package], full)
+	}
+	for file := range whole {
+		names[file] = nil
 	}
 	return files, names
 }

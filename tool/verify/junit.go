@@ -62,7 +62,7 @@ func (s *junitSuite) allCases(depth int) []junitCase {
 // parsePytest parses the report of pytest --junitxml in the xunit1 format, which has
 // positions.
 func parsePytest(reports [][]byte, t runLocation) testResults {
-	var res testResults
+	res := testResults{early: len(reports) == 0}
 	for _, report := range reports {
 		for _, c := range readJUnit(report) {
 			res.understood = true

@@ -30,12 +30,13 @@ module.exports = class {
     on('pass', '\u2713');
     on('pending', '-');
     on('fail', '\u2717');
+    runner.on('end', () => put({ event: 'end' }));
   }
 };
 `
 
 type mochaTest struct {
-	Event     string // start, pass, pending or fail
+	Event     string // start, pass, pending, fail or end
 	Title     string
 	FullTitle string
 	File      string
@@ -45,7 +46,7 @@ type mochaTest struct {
 // parseMocha parses the report of mochaReporter. If a file can't be loaded, Mocha starts no
 // reporter, and the error is on its streams.
 func parseMocha(text []byte, reports [][]byte, t runLocation) testResults {
-	var res testResults
+	res := testResults{early: true}
 	for _, report := range reports {
 		for line := range bytes.Lines(report) {
 			var m mochaTest
@@ -55,6 +56,8 @@ func parseMocha(text []byte, reports [][]byte, t runLocation) testResults {
 			switch m.Event {
 			case "start":
 				res.understood = true
+			case "end":
+				res.early = false
 			case "pass":
 				res.passed++
 				res.noteRun(t.relPath(m.File) + " " + m.FullTitle)
@@ -66,7 +69,7 @@ func parseMocha(text []byte, reports [][]byte, t runLocation) testResults {
 		}
 	}
 	if m := nodeCrash.FindStringIndex(string(text)); m != nil && !res.understood {
-		res.understood = true
+		res.understood, res.early = true, false
 		res.addFailure(crashFailure(t, string(text)[m[0]:]))
 	}
 	return res

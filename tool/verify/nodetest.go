@@ -16,6 +16,7 @@ const nodeReporter = `export default async function* (source) {
     try { return JSON.stringify(v, null, 2) ?? String(v); } catch { return String(v); }
   };
   for await (const { type, data } of source) {
+    if (type === 'test:diagnostic' && String(data.message).includes('asynchronous activity after the test ended')) yield JSON.stringify({ late: data.message }) + '\n';
     if (type !== 'test:pass' && type !== 'test:fail') continue;
     const e = data.details?.error, c = typeof e?.cause === 'object' && e.cause ? e.cause : e;
     const message = typeof e?.cause === 'string' ? e.cause : c?.message;
@@ -25,6 +26,7 @@ const nodeReporter = `export default async function* (source) {
       message, expected: text(c?.expected), actual: text(c?.actual), stack: c?.stack,
     }) + '\n';
   }
+  yield JSON.stringify({ end: true }) + '\n';
 }
 `
 
@@ -43,28 +45,63 @@ type nodeEvent struct {
 	Expected *string `json:"expected"`
 	Actual   *string `json:"actual"`
 	Stack    string  `json:"stack"`
+
+	Late string `json:"late"` // in a line of its own: an error after the end of a test
+	End  bool   `json:"end"`  // of the run
 }
 
 // parseNodeTest parses the output of nodeReporter. A test comes before its suite, so full
 // names are built afterwards.
 func parseNodeTest(text []byte, reports [][]byte, t runLocation) testResults {
-	var res testResults
+	res := testResults{early: true}
 	for _, report := range reports {
 		var events []nodeEvent
+		var late []string // not yet with the file whose process they ended
 		for line := range bytes.Lines(report) {
 			var e nodeEvent
-			if json.Unmarshal(line, &e) == nil && e.Name != "" && e.Nesting >= 0 {
+			if json.Unmarshal(line, &e) != nil {
+				continue
+			}
+			switch {
+			case e.End:
+				res.early = false
+			case e.Late != "":
+				late = append(late, e.Late)
+			case e.Name != "" && e.Nesting >= 0:
+				if !e.OK && e.isFile(t) && len(late) > 0 {
+					e.Late, late = strings.Join(late, "\n"), nil
+				}
 				events = append(events, e)
 			}
 		}
 		res.understood = res.understood || len(events) > 0
 		names := nodeNames(events)
+		ran := map[string]bool{} // files with tests of their own
+		var empty []string
 		for i, e := range events {
-			e.addTo(&res, t, names[i])
+			if !e.isFile(t) {
+				ran[e.File] = true
+			} else if e.OK && !e.Skip {
+				empty = append(empty, t.relPath(e.File))
+			}
+			e.addTo(&res, t, names[i], ran[e.File])
+		}
+		if len(empty) > 0 {
+			res.notes = append(res.notes, "files that ended well and reported no test, each of which node counts as one: "+firstNames(empty))
+		}
+		for _, message := range late {
+			res.addFailure(Failure{Kind: KindSetup, Message: message})
 		}
 	}
 	explainBuildFailures(&res, string(text), t)
 	return res
+}
+
+// isFile reports whether the event is of a file: one that failed outside of its tests, or
+// that has reported none.
+func (e *nodeEvent) isFile(t runLocation) bool {
+	file := t.relPath(e.File)
+	return t.relPath(e.Name) == file || strings.HasSuffix(file, "/"+e.Name)
 }
 
 // explainBuildFailures adds node's error text to files that could not be run: the report
@@ -108,7 +145,8 @@ func nodeNames(events []nodeEvent) []string {
 	return out
 }
 
-func (e *nodeEvent) addTo(res *testResults, t runLocation, name string) {
+// addTo adds an event. fileRan is whether its file has reported tests before.
+func (e *nodeEvent) addTo(res *testResults, t runLocation, name string, fileRan bool) {
 	file := t.relPath(e.File)
 	selector := file + " " + e.Name
 	switch {
@@ -130,10 +168,15 @@ func (e *nodeEvent) addTo(res *testResults, t runLocation, name string) {
 		if place, line, column := t.nodeFrame(e.Stack); place != "" {
 			f.File, f.Line, f.Column = place, line, column
 		}
-		if t.relPath(e.Name) == file || strings.HasSuffix(file, "/"+e.Name) { // a file that could not be run is a test of that name
+		if e.isFile(t) {
 			f.Kind, f.Test, f.selector = KindBuild, "", file+" "
 			f.Line, f.Column = 0, 0
-			if f.Message == "" {
+			switch {
+			case e.Late != "":
+				f.Kind, f.Message = KindSetup, e.Late
+			case fileRan:
+				f.Kind, f.Message = KindSetup, "its process failed outside of its tests: "+e.Message
+			case f.Message == "":
 				f.Message = "the file could not be run"
 			}
 		}

@@ -15,6 +15,8 @@ type testResults struct {
 	failures        []Failure
 	seen            map[string]bool // selectors of the tests that ran, whatever their outcome
 	understood      bool            // the output has the runner's format
+	early           bool            // what the runner writes at its end is missing
+	notes           []string
 }
 
 func (r *testResults) noteRun(selector string) {

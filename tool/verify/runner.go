@@ -80,8 +80,12 @@ func knownRunners() []testRunner {
 		{
 			name: "vitest", program: "vitest",
 			prepare: addFlags("--reporter=default", "--reporter=json", "--outputFile.json="+scratch+"/report/vitest.json", "--includeTaskLocation"),
-			parse:   func(w runnerOutput, t runLocation) testResults { return parseJest(w.reports, t) },
-			rerun:   rerunByName("-t="),
+			parse: func(w runnerOutput, t runLocation) testResults {
+				res := parseJest(w.reports, t)
+				addVitestErrors(&res, string(w.bothStreams()), t)
+				return res
+			},
+			rerun: rerunByName("-t="),
 		},
 		{
 			name: "jest", program: "jest",

@@ -89,8 +89,10 @@ func Rerun(ctx context.Context, ws *workspace.Workspace, p profile.Project, last
 	if t.runner, t.known = findRunner(base); !t.known || t.runner.name != last.Runner {
 		return nil, fmt.Errorf("verify: rerun %s: %w: %s can't run single tests of this project", p.Dir, fault.Unsupported, cmp.Or(last.Runner, "its runner"))
 	}
-	if len(failures) == 0 {
-		return Test(ctx, ws, p, opts)
+	if len(failures) == 0 || slices.ContainsFunc(failures, func(f Failure) bool {
+		return f.Package == "" && f.selector == "" && (f.File == "" || f.Kind == KindSetup)
+	}) {
+		return Test(ctx, ws, p, opts) // what the tests are is not known
 	}
 	if last.Cause != "" {
 		t.report.Notes = append(t.report.Notes, "the last run was cut short: tests that had not begun then are not among these")
@@ -276,10 +278,17 @@ func (t *testRun) run(ctx context.Context, j *job) error {
 		if ran.Cause != "" && !res.understood {
 			res = printed(t.runner.name, w, place)
 		}
+		if res.early && ran.Cause == "" && (ran.ExitCode == 0 || len(res.failures) > 0) {
+			res.understood = true
+			res.addFailure(Failure{Kind: KindSetup, Message: t.runner.name + " " + endedEarly, Output: string(w.bothStreams())})
+		}
 		t.addResults(res)
 	}
 	return nil
 }
+
+// endedEarly is the message of a run that did not come to its end, whatever its status.
+const endedEarly = "ended before its tests did: the end of its report is missing. Tests may not have run. A call that ends the process, in a test or in the code, does that"
 
 // goParser returns the streaming parser of go test, nil for other runners.
 func (t *testRun) goParser(place runLocation) *goParser {
@@ -355,6 +364,7 @@ func (t *testRun) addResults(res testResults) {
 	r := t.report
 	r.Runner = t.runner.name
 	r.Structured = r.Structured || res.understood
+	r.Notes = append(r.Notes, res.notes...)
 	r.Passed += res.passed
 	r.Skipped += res.skipped
 	r.Failures = append(r.Failures, res.failures...)

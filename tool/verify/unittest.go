@@ -21,11 +21,11 @@ const unitRule = "==============================================================
 // parseUnittest parses the output of unittest's text runner on standard error, with -v for
 // the names of passed tests. Django's runner and nose2 have the same format.
 func parseUnittest(text []byte, t runLocation) testResults {
-	var res testResults
+	res := testResults{early: true}
 	all, total, failed := strings.Split(plainText(string(text)), "\n"), 0, map[string]bool{}
 	for i := 0; i < len(all); i++ {
 		if m := unitRan.FindStringSubmatch(all[i]); m != nil {
-			res.understood = true
+			res.understood, res.early = true, false
 			total = atoiOrZero(m[1])
 		}
 		if m := unitSkip.FindStringSubmatch(all[i]); m != nil && strings.Contains(all[i], "(") {
