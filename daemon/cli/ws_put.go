@@ -32,7 +32,8 @@ type wsPutOptions struct {
 
 func (a *command) wsPutCommand() *cobra.Command {
 	var opts wsPutOptions
-	cmd := &cobra.Command{
+	var cmd *cobra.Command
+	cmd = &cobra.Command{
 		Use:   "put NAME SRC DEST",
 		Short: "Copy a file, a directory or standard input (-) into a workspace",
 		Long: `Copy a file, a directory or standard input (-) into a workspace. Missing parents of DEST are
@@ -53,6 +54,9 @@ such error, after all other entries were copied.`,
 		Args:    cobra.ExactArgs(3),
 		RunE: run(func(ctx context.Context, args []string) error {
 			opts.name, opts.src, opts.dest = args[0], args[1], args[2]
+			if cmd.Flags().Changed("if-match") && opts.ifMatch == "" {
+				return usagef("--if-match is empty: give the digest that the content must have, or leave --if-match out")
+			}
 			return a.wsPut(ctx, opts)
 		}),
 	}

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -84,15 +85,21 @@ func (h *host) do(method, path, body string, headers ...string) reply {
 	}
 	req.Header.Set("Authorization", "Bearer "+token)
 	for _, line := range headers {
-		k, v, _ := strings.Cut(line, ": ")
+		k, v, ok := strings.Cut(line, ": ")
+		if !ok {
+			continue
+		}
 		if k == "Host" {
 			req.Host = v
 			continue
 		}
-		req.Header.Set(k, v)
-		if v == "" {
-			req.Header.Del(k)
+		if k == "Authorization" {
+			req.Header.Del(k) // the default above
+			if v == "" {
+				continue
+			}
 		}
+		req.Header.Add(k, v)
 	}
 	res, err := http.DefaultTransport.RoundTrip(req)
 	if err != nil {
@@ -174,6 +181,13 @@ func TestErrorsHaveOneForm(t *testing.T) {
 		{"bad mtime", "PUT", one + "/files?path=a&mtime=now", "x", nil, fault.InvalidArgument, []string{"mtime"}},
 		{"bad If-None-Match", "PUT", one + "/files?path=a", "x", []string{"If-None-Match: x"}, fault.InvalidArgument, []string{"If-None-Match"}},
 		{"bad If-Match", "PUT", one + "/files?path=a", "x", []string{"If-Match: x"}, fault.InvalidArgument, []string{"digest"}},
+		{"empty If-Match", "PUT", one + "/files?path=a", "x", []string{`If-Match: ""`}, fault.InvalidArgument, []string{"If-Match", "empty", "digest"}},
+		{"If-Match without a value", "PUT", one + "/files?path=a", "x", []string{"If-Match: "}, fault.InvalidArgument, []string{"If-Match", "empty"}},
+		{"If-None-Match without a value", "PUT", one + "/files?path=a", "x", []string{"If-None-Match: "}, fault.InvalidArgument, []string{"If-None-Match"}},
+		{"two If-Match", "PUT", one + "/files?path=a", "x", []string{"If-Match: x", "If-Match: y"}, fault.InvalidArgument, []string{"If-Match", "2 times"}},
+		{"a part of a file", "PUT", one + "/files?path=a", "x", []string{"Content-Range: bytes 0-0/9"}, fault.InvalidArgument, []string{"Content-Range"}},
+		{"a condition that is not checked", "DELETE", one + "/files?path=a", "", []string{"If-Match: x"}, fault.InvalidArgument, []string{"If-Match"}},
+		{"a time that is not checked", "PUT", one + "/files?path=a", "x", []string{"If-Unmodified-Since: x"}, fault.InvalidArgument, []string{"If-Unmodified-Since"}},
 		{"a parameter twice", "GET", one + "/stat?path=a&path=b", "", nil, fault.InvalidArgument, []string{"parameter path", "2 times"}},
 		{"a parameter twice, of a write", "PUT", one + "/files?path=a&mode=600&mode=755", "x", nil, fault.InvalidArgument, []string{"parameter mode", "2 times"}},
 		{"more than permission bits", "PUT", one + "/files?path=a&mode=4755", "x", nil, fault.InvalidArgument, []string{"mode", "4755", "777"}},
@@ -342,20 +356,31 @@ func TestFiles(t *testing.T) {
 		query, header string
 		status        int
 		body, rang    string
+		partial       string
 	}{
-		{"", "", 200, "0123456789", ""},
-		{"&offset=3", "", 200, "3456789", ""},
-		{"&offset=3&limit=2", "", 200, "34", ""},
-		{"&offset=99", "", 200, "", ""},
-		{"", "Range: bytes=2-4", 206, "234", "bytes 2-4/10"},
-		{"", "Range: bytes=7-", 206, "789", "bytes 7-9/10"},
-		{"", "Range: bytes=-3", 206, "789", "bytes 7-9/10"},
-		{"", "Range: bytes=-99", 206, "0123456789", "bytes 0-9/10"},
-		{"", "Range: bytes=8-99", 206, "89", "bytes 8-9/10"},
-		{"", "Range: bytes=0-1,3-4", 200, "0123456789", ""},
-		{"", "Range: lines=1-2", 200, "0123456789", ""},
+		{"", "", 200, "0123456789", "", ""},
+		{"&offset=3", "", 200, "3456789", "", "bytes 3-9/10"},
+		{"&offset=3&limit=2", "", 200, "34", "", "bytes 3-4/10"},
+		{"&offset=3&limit=99", "", 200, "3456789", "", "bytes 3-9/10"},
+		{"&limit=9", "", 200, "012345678", "", "bytes 0-8/10"},
+		{"&limit=9&digest=true", "", 200, "012345678", "", "bytes 0-8/10"},
+		{"&limit=10", "", 200, "0123456789", "", ""},
+		{"&offset=99", "", 200, "", "", "bytes */10"},
+		{"", "Range: bytes=2-4", 206, "234", "bytes 2-4/10", "bytes 2-4/10"},
+		{"", "Range: bytes=7-", 206, "789", "bytes 7-9/10", "bytes 7-9/10"},
+		{"", "Range: bytes=-3", 206, "789", "bytes 7-9/10", "bytes 7-9/10"},
+		{"", "Range: bytes=-99", 206, "0123456789", "bytes 0-9/10", ""},
+		{"", "Range: bytes=8-99", 206, "89", "bytes 8-9/10", "bytes 8-9/10"},
+		{"", "Range: bytes=0-1,3-4", 200, "0123456789", "", ""},
+		{"", "Range: lines=1-2", 200, "0123456789", "", ""},
 	} {
+		if head := h.do("HEAD", file+"d/a.txt"+tt.query, "", tt.header); head.header.Get(rest.PartialHeader) != tt.partial || tt.status == 200 && head.header.Get("Content-Length") != strconv.Itoa(len(tt.body)) {
+			t.Errorf("HEAD%s %s: %v; want length %d, and %s %q", tt.query, tt.header, head.header, len(tt.body), rest.PartialHeader, tt.partial)
+		}
 		r := h.do("GET", file+"d/a.txt"+tt.query, "", tt.header)
+		if got := r.header.Get(rest.PartialHeader); got != tt.partial {
+			t.Errorf("read%s %s: %s is %q, want %q", tt.query, tt.header, rest.PartialHeader, got, tt.partial)
+		}
 		if r.status != tt.status || r.body != tt.body || r.header.Get("Content-Range") != tt.rang {
 			t.Errorf("read%s %s: got %d %q %q, want %d %q %q", tt.query, tt.header, r.status, r.body, r.header.Get("Content-Range"), tt.status, tt.body, tt.rang)
 		}

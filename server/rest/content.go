@@ -23,14 +23,20 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// InfoHeader is the header with the Info of the file that is read, as ASCII JSON.
-const InfoHeader = "Croft-Info"
+// InfoHeader is the header with the Info of the file that is read, as ASCII JSON. PartialHeader is on
+// an answer that has not all of a file: which bytes these are, and the size of the file, as
+// Content-Range has it. Content-Range itself has no meaning beside status 200.
+const (
+	InfoHeader    = "Croft-Info"
+	PartialHeader = "Croft-Partial"
+)
 
 const filesPath = "/v1/workspaces/{id}/files"
 
 func (s *Server) contentRoutes() {
 	read := s.op(http.MethodGet, filesPath, "read-file", "The content of a file, or a range of it")
 	read.Description = "The header " + InfoHeader + " describes the file. If reading fails, the connection is aborted. " +
+		"Where the answer is not the whole file, the header " + PartialHeader + " says which bytes it is, as bytes FIRST-LAST/SIZE. " +
 		"With digest=true, ETag is the digest of the content. A range outside the file has status 416."
 	read.Responses["200"] = octetResponse("the content")
 	read.Responses["206"] = octetResponse("the requested range")
@@ -62,12 +68,12 @@ func (s *Server) readContent(ctx context.Context, ws *workspace.Workspace, in *r
 	if in.Range != "" {
 		return s.readRange(ctx, ws, in)
 	}
-	return s.readPart(ctx, ws, in, driver.ReadOptions{Offset: in.Offset, Limit: in.Limit}, http.StatusOK, "")
+	return s.readPart(ctx, ws, in, driver.ReadOptions{Offset: in.Offset, Limit: in.Limit}, http.StatusOK)
 }
 
 // readPart answers with a part of a file and, if requested, the digest of exactly this
 // content. It fails if the file keeps changing.
-func (s *Server) readPart(ctx context.Context, ws *workspace.Workspace, in *readInput, part driver.ReadOptions, status int, contentRange string) (*huma.StreamResponse, error) {
+func (s *Server) readPart(ctx context.Context, ws *workspace.Workspace, in *readInput, part driver.ReadOptions, status int) (*huma.StreamResponse, error) {
 	const tries = 3
 	for try := 1; ; try++ {
 		var was driver.Info
@@ -83,7 +89,7 @@ func (s *Server) readPart(ctx context.Context, ws *workspace.Workspace, in *read
 		}
 		if !in.Digest || was.Size == info.Size && was.ModTime.Equal(info.ModTime) {
 			info.Digest = was.Digest
-			return s.streamFile(body, info, status, contentRange), nil
+			return s.streamFile(body, info, part, status), nil
 		}
 		body.Close()
 		if try == tries {
@@ -92,9 +98,13 @@ func (s *Server) readPart(ctx context.Context, ws *workspace.Workspace, in *read
 	}
 }
 
-// streamFile sends a body. If reading fails, the connection is aborted, since the status
+// streamFile sends a body, which is the given part of a file. If reading fails, the connection is aborted, since the status
 // was sent already: a client must not take a part for the whole.
-func (s *Server) streamFile(body io.ReadCloser, info driver.Info, status int, contentRange string) *huma.StreamResponse {
+func (s *Server) streamFile(body io.ReadCloser, info driver.Info, part driver.ReadOptions, status int) *huma.StreamResponse {
+	size := max(0, info.Size-part.Offset) // of the answer
+	if part.Limit > 0 {
+		size = min(size, part.Limit)
+	}
 	return &huma.StreamResponse{Body: func(ctx huma.Context) {
 		defer body.Close()
 		r, w := humago.Unwrap(ctx)
@@ -102,15 +112,19 @@ func (s *Server) streamFile(body io.ReadCloser, info driver.Info, status int, co
 		w.Header().Set("Accept-Ranges", "bytes")
 		setDownload(w.Header(), path.Base(info.Path))
 		w.Header().Set(InfoHeader, asciiJSON(info))
-		if contentRange != "" {
-			w.Header().Set("Content-Range", contentRange)
+		sent := sentRange(part.Offset, size, info.Size)
+		if size < info.Size {
+			w.Header().Set(PartialHeader, sent)
+		}
+		if status == http.StatusPartialContent {
+			w.Header().Set("Content-Range", sent)
 		}
 		if info.Digest != "" {
 			w.Header().Set("ETag", etag(info.Digest))
 		}
 		if r.Method == http.MethodHead {
 			if status == http.StatusOK {
-				w.Header().Set("Content-Length", strconv.FormatInt(info.Size, 10))
+				w.Header().Set("Content-Length", strconv.FormatInt(size, 10))
 			}
 			w.WriteHeader(status)
 			return
@@ -136,7 +150,7 @@ func setDownload(h http.Header, name string) {
 func (s *Server) readRange(ctx context.Context, ws *workspace.Workspace, in *readInput) (*huma.StreamResponse, error) {
 	spec, ok := strings.CutPrefix(in.Range, "bytes=")
 	if !ok || strings.Contains(spec, ",") {
-		return s.readPart(ctx, ws, in, driver.ReadOptions{}, http.StatusOK, "")
+		return s.readPart(ctx, ws, in, driver.ReadOptions{}, http.StatusOK)
 	}
 	info, err := ws.Stat(ctx, in.Path, nil)
 	if err != nil {
@@ -147,7 +161,15 @@ func (s *Server) readRange(ctx context.Context, ws *workspace.Workspace, in *rea
 		return nil, err
 	}
 	part := driver.ReadOptions{Offset: first, Limit: last - first + 1}
-	return s.readPart(ctx, ws, in, part, http.StatusPartialContent, fmt.Sprintf("bytes %d-%d/%d", first, last, info.Size))
+	return s.readPart(ctx, ws, in, part, http.StatusPartialContent)
+}
+
+// sentRange returns the value of a Content-Range header.
+func sentRange(first, n, size int64) string {
+	if n == 0 {
+		return fmt.Sprintf("bytes */%d", size)
+	}
+	return fmt.Sprintf("bytes %d-%d/%d", first, first+n-1, size)
 }
 
 // etag returns a digest as the value of an ETag header.
@@ -221,7 +243,7 @@ type writeInput struct {
 	Sync        bool   `query:"sync" doc:"fsync before the answer"`
 	Max         int64  `query:"max" doc:"refuse more bytes than this; 0 is no limit"`
 	ModTime     string `query:"mtime" doc:"of the file, RFC 3339"`
-	IfMatch     string `header:"If-Match" doc:"digest that the present content must have"`
+	IfMatch     string `header:"If-Match" doc:"digest that the present content must have; an empty value is refused"`
 	IfNoneMatch string `header:"If-None-Match" doc:"* refuses to replace a file, with status 412"`
 
 	streamBody
@@ -229,6 +251,7 @@ type writeInput struct {
 
 // A streamBody is the body of a request, as a stream; inputs embed it.
 type streamBody struct {
+	header http.Header // of the request: tells a header that is empty from one that is absent
 	stream io.Reader
 	end    func() // drains what is left of the body
 }
@@ -236,7 +259,7 @@ type streamBody struct {
 // Resolve keeps the body as a stream.
 func (b *streamBody) Resolve(ctx huma.Context) []error {
 	r, w := humago.Unwrap(ctx)
-	b.stream, b.end = r.Body, func() { drainBody(w, r) }
+	b.header, b.stream, b.end = r.Header, r.Body, func() { drainBody(w, r) }
 	return nil
 }
 
@@ -259,6 +282,11 @@ func (in *writeInput) writeOptions() (*driver.WriteOptions, error) {
 		SetMode: in.SetMode, Parents: in.Parents, InPlace: in.InPlace, Sync: in.Sync, MaxSize: in.Max,
 		IfMatch: strings.Trim(in.IfMatch, `"`),
 	}
+	// An empty condition is a mistake of the client, which has no digest. Taken as no condition, it
+	// would replace what the client did not read.
+	if _, given := in.header["If-Match"]; given && o.IfMatch == "" {
+		return nil, badParameter("If-Match", "it is empty: send the digest of the content to replace, or no If-Match to replace any")
+	}
 	var err error
 	if o.Mode, err = parseMode(in.Mode); err != nil {
 		return nil, err
@@ -266,12 +294,11 @@ func (in *writeInput) writeOptions() (*driver.WriteOptions, error) {
 	if in.Max < 0 {
 		return nil, badParameter("max", "%d is negative", in.Max)
 	}
-	switch in.IfNoneMatch {
-	case "":
-	case "*":
+	if _, given := in.header["If-None-Match"]; given {
+		if in.IfNoneMatch != "*" {
+			return nil, badParameter("If-None-Match", "%q is not *", in.IfNoneMatch)
+		}
 		o.CreateOnly = true
-	default:
-		return nil, badParameter("If-None-Match", "%q is not *", in.IfNoneMatch)
 	}
 	if in.ModTime != "" {
 		if o.ModTime, err = time.Parse(time.RFC3339Nano, in.ModTime); err != nil {

@@ -164,6 +164,26 @@ func (s *Server) refuseRepeated(ctx huma.Context, next func(huma.Context)) {
 	next(ctx)
 }
 
+// conditions are headers that restrict what a request may change, or what of a file its body is.
+var conditions = []string{"If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since", "Content-Range"}
+
+// refuseCondition refuses a request that changes something under a condition that its route does
+// not check, and a condition that is given twice: the client relies on it.
+func (s *Server) refuseCondition(ctx huma.Context, next func(huma.Context)) {
+	r, w := humago.Unwrap(ctx)
+	if op := ctx.Operation(); op.Method != http.MethodGet {
+		for _, name := range conditions {
+			known := slices.ContainsFunc(op.Parameters, func(p *huma.Param) bool { return p.In == "header" && p.Name == name })
+			if n := len(r.Header.Values(name)); n > 1 || n == 1 && !known {
+				closeAfterAnswer(w)
+				s.writeError(w, r, badParameter(name, "this route does not take the header, or takes it once; it is given %d times", n))
+				return
+			}
+		}
+	}
+	next(ctx)
+}
+
 // allowedParameters names the query parameters of a route.
 func allowedParameters(op *huma.Operation) string {
 	var names []string

@@ -157,7 +157,7 @@ func New(cfg Config) (*Server, error) {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	s.api = humago.New(s.routes, s.humaConfig())
-	s.api.UseMiddleware(wrapContext, s.refuseRepeated)
+	s.api.UseMiddleware(wrapContext, s.refuseRepeated, s.refuseCondition)
 	s.document = sync.OnceFunc(s.completeDocument)
 	s.routes.declareOwn(s.document)
 	s.registerRoutes()

@@ -339,9 +339,10 @@ func (s *Server) snapshotReadDir(ctx context.Context, files *driver.FS, name str
 }
 
 func (s *Server) snapshotRead(ctx context.Context, files *driver.FS, name string, in *snapshotPathInput) (*huma.StreamResponse, error) {
-	r, info, err := files.Read(ctx, name, &driver.ReadOptions{Offset: in.Offset, Limit: in.Limit})
+	part := driver.ReadOptions{Offset: in.Offset, Limit: in.Limit}
+	r, info, err := files.Read(ctx, name, &part)
 	if err != nil {
 		return nil, err
 	}
-	return s.streamFile(r, info, http.StatusOK, ""), nil
+	return s.streamFile(r, info, part, http.StatusOK), nil
 }

@@ -4,7 +4,7 @@
 import { defaultKeymap, history, historyKeymap, indentWithTab } from "@codemirror/commands";
 import { bracketMatching, HighlightStyle, indentOnInput, type LanguageSupport, StreamLanguage, syntaxHighlighting } from "@codemirror/language";
 import { highlightSelectionMatches, search, searchKeymap } from "@codemirror/search";
-import { EditorState, type Extension } from "@codemirror/state";
+import { Compartment, EditorState, type Extension } from "@codemirror/state";
 import { drawSelection, EditorView, highlightActiveLine, highlightActiveLineGutter, highlightSpecialChars, keymap, lineNumbers } from "@codemirror/view";
 import { tags as t } from "@lezer/highlight";
 
@@ -89,12 +89,16 @@ export interface EditorOptions {
   onSave: () => void;
 }
 
+// What ends a line of a text. Without the option, CodeMirror takes CR, LF and CRLF for line ends, and
+// writes all of them as LF.
+const lineEnds = (text: string): Extension => (text.includes("\r") ? EditorState.lineSeparator.of(text.includes("\r\n") ? "\r\n" : "\n") : []);
+
 export async function openEditor(box: HTMLElement, o: EditorOptions) {
   const lang = await language(o.name).catch(() => []);
   const root = box.shadowRoot ?? box.attachShadow({ mode: "open" });
   root.replaceChildren();
   let quiet = false;
-  const crlf = o.text.includes("\r\n");
+  const ends = new Compartment();
   const view = new EditorView({
     root,
     parent: root,
@@ -115,8 +119,8 @@ export async function openEditor(box: HTMLElement, o: EditorOptions) {
           {
             key: "Mod-s",
             preventDefault: true,
-            run: () => {
-              o.onSave();
+            run: (v) => {
+              if (!v.state.readOnly) o.onSave();
               return true;
             },
           },
@@ -125,7 +129,7 @@ export async function openEditor(box: HTMLElement, o: EditorOptions) {
           ...defaultKeymap,
           indentWithTab,
         ]),
-        crlf ? EditorState.lineSeparator.of("\r\n") : [],
+        ends.of(lineEnds(o.text)),
         EditorState.readOnly.of(o.readOnly),
         EditorView.contentAttributes.of({ "aria-label": `Content of ${o.name}`, tabindex: "0" }),
         EditorView.updateListener.of((u) => {
@@ -142,6 +146,7 @@ export async function openEditor(box: HTMLElement, o: EditorOptions) {
     set(text: string) {
       if (text === view.state.sliceDoc()) return;
       quiet = true;
+      view.dispatch({ effects: ends.reconfigure(lineEnds(text)) });
       view.dispatch({ changes: { from: 0, to: view.state.doc.length, insert: text } });
       quiet = false;
     },

@@ -167,7 +167,8 @@ type StatOptions struct {
 	ChangeToken bool // fill Info.ChangeToken, if the provider supports it
 }
 
-// ReadOptions are the options of Read.
+// ReadOptions are the options of Read. Info.Size of the answer is the size of the whole file: a reader that
+// got fewer bytes has a part of it, and must not write it back.
 type ReadOptions struct {
 	Offset int64 // first byte; beyond the end reads as empty
 	Limit  int64 // maximum number of bytes; 0 is all

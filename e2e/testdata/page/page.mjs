@@ -163,6 +163,16 @@ check("paused, destroyed, server away", async () => {
 
 const inEditor = (page) => page.locator(".editor .cm-content");
 
+/** Types at the end of the file that is open, saves it, and compares what is stored. */
+async function saves(page, name, text, want) {
+  await inEditor(page).click();
+  await page.keyboard.press("Control+End");
+  await page.keyboard.type(text);
+  await page.keyboard.press("Control+s");
+  await until(`${name} is saved`, async () => (await api("GET", `/v1/workspaces/files/files?path=${name}`)).endsWith(text));
+  equal(await api("GET", `/v1/workspaces/files/files?path=${name}`), want, `${name} as it is stored`);
+}
+
 check("files", async () => {
   const w = await fresh("files");
   await write("files", "src/main.go", "package main\n\nfunc main() {}\n");
@@ -207,6 +217,41 @@ check("files", async () => {
   await inEditor(page).click();
   await page.keyboard.press("Control+s");
   await until("the draft is saved", async () => (await api("GET", "/v1/workspaces/files/files?path=notes.txt")).includes("draft"));
+  // What ends lines is kept: also CR alone, and what another program changed meanwhile.
+  await write("files", "ends.txt", "a\rb\nc");
+  await page.getByRole("treeitem", { name: /ends\.txt/ }).click();
+  await until("the file with CR is open", async () => (await inEditor(page).innerText()).includes("c"));
+  await saves(page, "ends.txt", "d", "a\rb\ncd");
+  await write("files", "ends.txt", "new\r\nends");
+  await until("the new ends are shown", async () => (await inEditor(page).innerText()).includes("ends"));
+  await saves(page, "ends.txt", "!", "new\r\nends!");
+  // A file that is shown in part is not saved, and keeps its content.
+  const line = "a line of a big file\n";
+  const big = line.repeat(Math.ceil((3 << 20) / line.length));
+  await write("files", "big.log", big);
+  await page.getByRole("treeitem", { name: /big\.log/ }).click();
+  await page.getByText("Its first 256 kB are shown").waitFor();
+  await until("the beginning is shown", async () => (await inEditor(page).innerText()).includes("a line of a big file"));
+  equal(await page.getByRole("button", { name: "Save", exact: true }).count(), 0, "buttons that save a part");
+  const saved = [];
+  page.on("request", (r) => r.method() === "PUT" && saved.push(r.url()));
+  await inEditor(page).click();
+  await page.keyboard.press("Control+s");
+  await page.keyboard.type("x");
+  await page.keyboard.press("Control+s");
+  await page.getByRole("treeitem", { name: /notes\.txt/ }).click();
+  await until("another file is open", async () => (await inEditor(page).innerText()).includes("draft"));
+  equal(saved, [], "requests that write a file that is shown in part");
+  equal((await api("GET", "/v1/workspaces/files/stat?path=big.log")).size, big.length, "size of the big file");
+  // A file that is small when it is opened, and big when it is saved.
+  await page.getByRole("treeitem", { name: /ends\.txt/ }).click();
+  await until("the small file is open", async () => (await inEditor(page).innerText()).includes("ends"));
+  await write("files", "ends.txt", big);
+  await page.getByText("Its first 256 kB are shown").waitFor();
+  await inEditor(page).click();
+  await page.keyboard.press("Control+s");
+  equal((await api("GET", "/v1/workspaces/files/stat?path=ends.txt")).size, big.length, "size of the file that grew");
+  equal(saved, [], "requests that write a file that grew");
   // A file made by a process appears in the tree.
   await run("files", "mkdir -p made && touch made/by-process.txt");
   await page.getByRole("treeitem", { name: "made" }).waitFor();

@@ -580,9 +580,12 @@ interface Content {
   digest: string;
   text?: string;
   image?: string;
-  tooBig?: boolean;
+  partial?: boolean; // text is only the beginning of the file
   binary?: boolean;
 }
+
+/** Whether the text of an editor may replace the content: only where all of it was read, and its digest. */
+const savable = (c: Content | undefined): c is Content => c?.text !== undefined && !c.partial && c.digest !== "";
 
 async function read(base: string, info: Info, signal: AbortSignal): Promise<Content> {
   const stat = (await (await send("GET", pathURL(base + "/stat", info), { signal })).json()) as Info;
@@ -601,7 +604,7 @@ async function read(base: string, info: Info, signal: AbortSignal): Promise<Cont
     // not UTF-8
   }
   if (text === undefined || text.slice(0, 8192).includes("\0")) return { info: stat, digest, binary: true };
-  return { info: stat, digest, text, tooBig: !whole };
+  return { info: stat, digest, text, partial: !whole || res.headers.has("Croft-Partial") };
 }
 
 interface ViewerProps {
@@ -633,7 +636,7 @@ function Viewer(p: ViewerProps): VNode {
   dirty.current = modified;
   useEffect(() => {
     const c = file.data;
-    if (!c || c.digest === shown?.digest) return;
+    if (!c || (c.digest !== "" && c.digest === shown?.digest)) return;
     if (dirty.current) {
       setTheirs(true);
       return;
@@ -651,7 +654,11 @@ function Viewer(p: ViewerProps): VNode {
 
   const save = async (overwrite = false) => {
     const e = editor.current;
-    if (!e || !current || busy || p.readOnly) return;
+    if (!e || busy || p.readOnly) return;
+    if (!savable(current)) {
+      toast("Not saved", new Error("The page has only a part of this file."));
+      return;
+    }
     setBusy(true);
     const text = e.text();
     try {
@@ -698,7 +705,7 @@ function Viewer(p: ViewerProps): VNode {
         {p.readOnly && <Tag>read-only</Tag>}
         {!p.readOnly && <Button small onClick={p.onRename}>Move</Button>}
         <Button small icon="download" label="Download" onClick={() => void download()} />
-        {!p.readOnly && current?.text !== undefined && !current.tooBig && (
+        {!p.readOnly && savable(current) && (
           <Button small kind="primary" disabled={!modified || busy} onClick={() => void save()} title="Ctrl S">
             Save
           </Button>
@@ -720,7 +727,7 @@ function Viewer(p: ViewerProps): VNode {
       )}
       {file.error !== undefined && !(modified && file.error instanceof Problem && file.error.offline) && <Failure error={file.error} retry={file.reload} />}
       {!current && file.error === undefined && <Loading what="the file" />}
-      {current?.tooBig && <p class="found-note soft">The file is {bytes(current.info.size)}. Its first 256 kB are shown; download it for the rest.</p>}
+      {current?.partial && <p class="found-note soft">The file is {bytes(current.info.size)}. Its first 256 kB are shown; download it for the rest.</p>}
       {current?.image && <div class="picture"><img src={current.image} alt={visible(baseName(p.info.path))} /></div>}
       {current?.binary && <Empty title="This is no text">{bytes(current.info.size)}. Download it to look at it with another program.</Empty>}
       {current?.text !== undefined && (
@@ -728,7 +735,7 @@ function Viewer(p: ViewerProps): VNode {
           name={p.info.path}
           text={current.text}
           line={p.line}
-          readOnly={p.readOnly || !!current.tooBig}
+          readOnly={p.readOnly || !savable(current)}
           onReady={(e) => {
             editor.current = e;
             const kept = drafts.get(draft);

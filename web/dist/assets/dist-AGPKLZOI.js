@@ -1,1 +1,0 @@
-import{a,b,c,d}from"./chunk-5U7XGBGF.js";import"./chunk-A45AO7UJ.js";import"./chunk-MYBWIXGS.js";import"./chunk-SQE76S5B.js";export{d as css,b as cssCompletionSource,c as cssLanguage,a as defineCSSCompletionSource};

@@ -1,1 +1,0 @@
-import{a,b,c,d,e}from"./chunk-CG453ERH.js";import"./chunk-5U7XGBGF.js";import"./chunk-TWV5MSFI.js";import"./chunk-6IRIZISV.js";import"./chunk-A45AO7UJ.js";import"./chunk-MYBWIXGS.js";import"./chunk-SQE76S5B.js";export{e as autoCloseTags,d as html,a as htmlCompletionSource,b as htmlCompletionSourceWith,c as htmlLanguage};

@@ -1,0 +1,1 @@
+import{a,b,c,d,e}from"./chunk-VO7NSJGG.js";import"./chunk-XHBAINFU.js";import"./chunk-QYDTZLGL.js";import"./chunk-H6TOTJEB.js";import"./chunk-SQOVBUSU.js";import"./chunk-GLI7XUXB.js";import"./chunk-SQE76S5B.js";export{e as autoCloseTags,d as html,a as htmlCompletionSource,b as htmlCompletionSourceWith,c as htmlLanguage};

@@ -1,0 +1,1 @@
+import{a,b,c,d}from"./chunk-XHBAINFU.js";import"./chunk-SQOVBUSU.js";import"./chunk-GLI7XUXB.js";import"./chunk-SQE76S5B.js";export{d as css,b as cssCompletionSource,c as cssLanguage,a as defineCSSCompletionSource};
