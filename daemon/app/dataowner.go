@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/atomicfile"
 	"github.com/croft-run/croft/internal/flockfile"
@@ -33,6 +34,7 @@ type dataDirOwner struct {
 	dir       string
 	providers []driver.Provider
 	fresh     bool // the store had no records of this node when it was opened
+	foreign   bool // the directory was another store's when it was opened
 }
 
 // newDataDirOwner claims a directory without owner for the store. An empty store can't
@@ -49,7 +51,14 @@ func newDataDirOwner(ctx context.Context, dir, node string, providers []driver.P
 	if err != nil {
 		return nil, err
 	}
+	if err := g.checkStore(ctx, node, store.ID(), recs); err != nil {
+		return nil, err
+	}
 	g.fresh = !slices.ContainsFunc(recs, func(rec registry.Record) bool { return rec.Node == "" || rec.Node == node })
+	if len(stores) > 0 {
+		g.foreign = !slices.Contains(stores, store.ID()) && !slices.Contains(stores, unknownStore)
+		return g, nil
+	}
 	leave, err := g.lock(ctx, true)
 	if err == nil {
 		defer leave()
@@ -59,6 +68,62 @@ func newDataDirOwner(ctx context.Context, dir, node string, providers []driver.P
 		log.Warn("claim the data directory", "error", err)
 	}
 	return g, nil
+}
+
+// checkStore refuses a store whose workspaces are in another data directory: here each of them would
+// be found gone, and be marked failed for every process of the store. The store is recorded in a
+// directory before its first workspace is made there, so recs are listed before the file is read. A
+// directory with workspaces of an unknown store may be the right one.
+func (g *dataDirOwner) checkStore(ctx context.Context, node, store string, recs []registry.Record) error {
+	at := slices.IndexFunc(recs, func(rec registry.Record) bool {
+		return rec.Node == node && rec.Ref != nil && rec.State != registry.Failed && g.isHere(rec.Kind)
+	})
+	stores, err := g.readStores()
+	if at < 0 || err != nil || slices.Contains(stores, store) {
+		return err
+	}
+	if len(stores) == 0 || slices.Contains(stores, unknownStore) {
+		if held, err := g.hasWorkspaces(ctx); held || err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("app: data directory %s: %w: the store has workspaces in another data directory, such as %s; nothing was changed. "+
+		"Name that directory: --data, CROFT_DATA, or data in croft.yaml. Servers on several hosts share a store as a cluster. If that directory is lost for good, write %s into %s: its workspaces then fail when they are used",
+		g.dir, fault.WrongState, recs[at].ID, store, filepath.Join(g.dir, ownerFile))
+}
+
+// foreignKeys refuses to make keys in a store that the server of the data directory does not use: it
+// would know none of them.
+type foreignKeys struct {
+	auth.KeyStore
+	dir, store string
+}
+
+// InsertKey refuses.
+func (k foreignKeys) InsertKey(context.Context, auth.Key, string) error {
+	return fmt.Errorf("app: make a key: %w: data directory %s belongs to another store, and a server with that store would not know the key; "+
+		"name the configuration of the server with --config, CROFT_CONFIG or CROFT_STORE. If the store of the command is the right one, write %s into %s",
+		fault.WrongState, k.dir, k.store, filepath.Join(k.dir, ownerFile))
+}
+
+// keyStore returns where keys are stored. A server uses its own store, a command perhaps another one
+// than the server of the directory.
+func (s *System) keyStore(owner *dataDirOwner, server bool) auth.KeyStore {
+	if owner.foreign && !server {
+		return foreignKeys{s.store, s.Dir, s.store.ID()}
+	}
+	return s.store
+}
+
+// isHere reports whether the workspaces of a kind outlive a process, in the data directory.
+func (g *dataDirOwner) isHere(kind string) bool {
+	at := slices.IndexFunc(g.providers, func(p driver.Provider) bool { return p.Kind() == kind })
+	if at < 0 {
+		return false
+	}
+	_, lasts := driver.Find[driver.Persistent](g.providers[at])
+	portable, ok := driver.Find[driver.Portable](g.providers[at])
+	return lasts && (!ok || !portable.Portable())
 }
 
 // LockShared adds the store to the owners and takes the lock shared.

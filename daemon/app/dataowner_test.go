@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/daemon/app"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/provider/filestore"
@@ -183,5 +184,79 @@ func TestAnEmptyDirectoryTakesAnyStore(t *testing.T) {
 	cfg.StoreURL = "sqlite:" + filepath.Join(t.TempDir(), "other.db")
 	if err := openSystem(t, cfg).Registry.Sweep(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestAnotherDataDirectoryIsRefused is a server or a command on the right store with the data
+// directory of another one, or a new one: it would find all files gone, and mark the workspaces failed.
+func TestAnotherDataDirectoryIsRefused(t *testing.T) {
+	right := app.Config{DataDir: filepath.Join(t.TempDir(), "data"), StoreURL: "sqlite:" + filepath.Join(t.TempDir(), "shared.db")}
+	ids := fill(t, right)
+	other := t.TempDir()
+	fill(t, app.Config{DataDir: other})
+	for name, dir := range map[string]string{"new": filepath.Join(t.TempDir(), "new"), "of another store": other} {
+		t.Run(name, func(t *testing.T) {
+			wrong := right
+			wrong.DataDir = dir
+			for range 2 { // the first time leaves nothing that lets the second in
+				sys, err := app.Open(t.Context(), wrong)
+				if err == nil {
+					sys.Close(context.WithoutCancel(t.Context()))
+				}
+				if fault.Of(err) != fault.WrongState || !strings.Contains(err.Error(), "--data") {
+					t.Fatalf("open: %v, want WrongState that names --data", err)
+				}
+			}
+			wantFiles(t, right, ids)
+		})
+	}
+	// What is lost for good is given up by hand.
+	lost := right
+	lost.DataDir = t.TempDir()
+	mark, err := os.ReadFile(filepath.Join(right.DataDir, "store-id"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(lost.DataDir, "version"), []byte("2\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(lost.DataDir, "store-id"), mark, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openSystem(t, lost).Registry.Acquire(t.Context(), ids[0]); fault.Of(err) != fault.Failed {
+		t.Errorf("acquire in a directory that was given the store: %v, want Failed", err)
+	}
+}
+
+// TestNoKeyInAStoreThatTheServerDoesNotUse is croft key create on a server's data directory without the
+// configuration that names the server's store: nobody would know the key.
+func TestNoKeyInAStoreThatTheServerDoesNotUse(t *testing.T) {
+	server := app.Config{DataDir: t.TempDir(), StoreURL: "sqlite:" + filepath.Join(t.TempDir(), "servers.db"), Operator: true, Replica: true}
+	createKey := func(cfg app.Config) error {
+		sys := openSystem(t, cfg)
+		api, err := sys.Client(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = api.CreateKey(t.Context(), client.KeyRequest{Scope: "run"})
+		return err
+	}
+	if err := createKey(server); err != nil {
+		t.Fatal(err)
+	}
+	command := server
+	command.Replica, command.StoreURL = false, ""
+	for range 2 {
+		if err := createKey(command); fault.Of(err) != fault.WrongState || !strings.Contains(err.Error(), "--config") {
+			t.Errorf("a key in another store: %v, want WrongState that names --config", err)
+		}
+	}
+	command.StoreURL = server.StoreURL
+	if err := createKey(command); err != nil {
+		t.Errorf("a key in the store of the server: %v", err)
+	}
+	command.StoreURL, command.Replica = "", true
+	if err := createKey(command); err != nil {
+		t.Errorf("a key of a server on another store: %v", err)
 	}
 }

@@ -3,7 +3,9 @@ package app
 import (
 	"fmt"
 	"io/fs"
+	"path/filepath"
 
+	"github.com/croft-run/croft/daemon/config"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/server/page"
 	"github.com/croft-run/croft/server/replica"
@@ -32,5 +34,9 @@ func (s *System) openPage() (*page.Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("app: the page: %w: %w", fault.Internal, err)
 	}
-	return page.New(page.Config{Guard: s.guard, Key: key, Assets: assets, Data: s.Dir, Audit: s.auditSink(), Log: s.log})
+	file := s.settings().File()
+	if file == filepath.Join(s.Dir, config.FileName) {
+		file = "" // a command finds it by the data directory
+	}
+	return page.New(page.Config{Guard: s.guard, Key: key, Assets: assets, Data: s.Dir, File: file, Audit: s.auditSink(), Log: s.log})
 }

@@ -258,7 +258,7 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 	if err != nil {
 		return err
 	}
-	s.guard = httpguard.Guard{Token: s.Token, Hosts: lowercaseAll(append(s.settings().Server.Hosts, cfg.Hosts...)), Keys: auth.NewKeys(s.store), Rates: &auth.Rates{Limit: s.requestRate}, Open: &auth.Open{Limit: s.maxConnections}, Bodies: new(httpguard.Bodies)}
+	s.guard = httpguard.Guard{Token: s.Token, Hosts: lowercaseAll(append(s.settings().Server.Hosts, cfg.Hosts...)), Keys: auth.NewKeys(s.keyStore(owner, cfg.Replica)), Rates: &auth.Rates{Limit: s.requestRate}, Open: &auth.Open{Limit: s.maxConnections}, Bodies: new(httpguard.Bodies)}
 	s.agents = &toolServer{system: s}
 	mounts, metrics := s.agents.httpRoutes(), http.Handler(nil)
 	if s.telemetry != nil {

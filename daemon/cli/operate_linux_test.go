@@ -32,6 +32,7 @@ type testServer struct {
 	cmd   *exec.Cmd
 	URL   string `json:"url"`
 	Token string `json:"token"`
+	Try   []string
 }
 
 // startServer starts croft up on a data directory, with further flags, each with a value, and
@@ -487,4 +488,38 @@ func TestHangup(t *testing.T) {
 	want("the quota after a file with a mistake", 429, func() int { return open("four", "") })
 	want("removal", 204, func() int { return status(red, "DELETE", "/v1/workspaces/two", "") })
 	want("a workspace after a file with a mistake", 200, func() int { return open("four", "") })
+}
+
+// TestCommandsNameTheConfiguration: what croft up and the page print works in any directory, and reaches
+// the store of the server.
+func TestCommandsNameTheConfiguration(t *testing.T) {
+	dir := t.TempDir()
+	file, data := filepath.Join(dir, "croft.yaml"), filepath.Join(dir, "data")
+	if err := os.WriteFile(file, []byte("version: 1\nstore: {url: 'sqlite:"+filepath.Join(dir, "servers.db")+"'}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	relative, err := filepath.Rel(here, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := startServer(t, data, "--config", relative)
+	defer s.stop()
+	for _, line := range s.Try {
+		if !strings.Contains(line, " --config "+file) {
+			t.Errorf("croft up prints %q, want --config %s", line, file)
+		}
+	}
+	if got := s.text("GET", "/page/host", "", "Croft-Page", "1"); !strings.Contains(got, `"config":"`+file+`"`) {
+		t.Errorf("/page/host: %s, want %s", got, file)
+	}
+	var stderr bytes.Buffer
+	cmd := croft(t, data, "key", "create")
+	cmd.Stderr = &stderr
+	if err := cmd.Run(); err == nil || !strings.Contains(stderr.String(), "--config") {
+		t.Errorf("a key without the configuration: %v, %s", err, stderr.String())
+	}
 }

@@ -295,7 +295,11 @@ func (a *command) printServing(ctx context.Context, sys *app.System, addr net.Ad
 	if err != nil {
 		return err
 	}
-	out.Try = a.tryCommands(sys, name, url)
+	settings, err := a.settings()
+	if err != nil {
+		return err
+	}
+	out.Try = a.tryCommands(sys, settings.File(), name, url)
 	out.E2B = fmt.Sprintf("export E2B_API_KEY=%s E2B_API_URL=%s E2B_SANDBOX_URL=%s E2B_VOLUME_API_URL=%s", key, url, url, url)
 	return a.printAnswer(out, func(w io.Writer) error {
 		_, err := fmt.Fprintf(w, "croft %s serves workspaces\n\n  page   %s\n  url    %s\n  api    %s\n  data   %s\n  token  %s\n\n"+
@@ -327,12 +331,13 @@ func freeName(ctx context.Context, sys *app.System) (string, error) {
 }
 
 // tryCommands returns three example commands for another terminal. Those for a replica name its
-// URL: the variables that complete its configuration are not set there.
-func (a *command) tryCommands(sys *app.System, name, url string) []string {
+// URL: the variables that complete its configuration are not set there. file is the configuration file,
+// absolute.
+func (a *command) tryCommands(sys *app.System, file, name, url string) []string {
 	croft := shellQuote(a.programPath())
 	flags := ""
-	if a.config != "" {
-		flags = " --config " + shellQuote(a.config)
+	if a.config != "" || os.Getenv(config.EnvFile) != "" {
+		flags = " --config " + shellQuote(file)
 	}
 	if dir, err := app.DefaultDataDir(); a.data != "" || os.Getenv("CROFT_DATA") != "" || err != nil || dir != sys.Dir {
 		flags += " --data " + shellQuote(sys.Dir)

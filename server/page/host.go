@@ -18,6 +18,7 @@ const hostPath = "/page/host"
 type Host struct {
 	Local   bool   `json:"local"`             // the browser is on the server's host
 	Data    string `json:"data,omitempty"`    // data directory, where Local
+	Config  string `json:"config,omitempty"`  // configuration file that a command names, where Local
 	Default bool   `json:"default,omitempty"` // croft uses Data without --data, unless the environment says otherwise
 }
 
@@ -39,7 +40,7 @@ func (s *Server) serveHost(w http.ResponseWriter, r *http.Request) {
 	}
 	var out Host
 	if s.cfg.Data != "" && isLocal(r) {
-		out = Host{Local: true, Data: s.cfg.Data}
+		out = Host{Local: true, Data: s.cfg.Data, Config: s.cfg.File}
 		if home, err := os.UserHomeDir(); err == nil {
 			out.Default = s.cfg.Data == filepath.Join(home, ".local", "share", "croft")
 		}

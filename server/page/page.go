@@ -24,6 +24,7 @@ type Config struct {
 	Key    string          // secret from which the key of cookies is derived
 	Assets fs.FS           // with index.html at its top
 	Data   string          // data directory, which browsers on this host are told for commands
+	File   string          // configuration file, if a command needs its name; told as Data is
 	Audit  event.Sink      // receives an event for each sign-in; nil discards
 	Log    *slog.Logger    // nil is silent
 }

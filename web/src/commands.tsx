@@ -9,6 +9,7 @@ import { Snippet } from "./ui";
 interface Host {
   local: boolean; // the browser is on the server's host
   data?: string; // the data directory, where local
+  config?: string; // the configuration file, where a command has to name it
   default?: boolean; // the data directory is the one that croft uses without --data
 }
 
@@ -33,7 +34,10 @@ export function quoted(s: string): string {
 /** Commands as they reach this server; those for the server's host never go by its address. */
 function complete(text: string, h: Host, onHost: boolean): string {
   if (!/^croft /m.test(text)) return text;
-  if (h.local && (who.operator || onHost)) return h.default ? text : text.replace(/^croft /gm, `croft --data ${quoted(h.data ?? "")} `);
+  if (h.local && (who.operator || onHost)) {
+    const flags = (h.config ? `--config ${quoted(h.config)} ` : "") + (h.default ? "" : `--data ${quoted(h.data ?? "")} `);
+    return text.replace(/^croft /gm, () => "croft " + flags);
+  }
   return onHost ? text : `export CROFT_SERVER=${location.origin} CROFT_TOKEN=YOUR_KEY\n${text}`;
 }
 

@@ -36,7 +36,7 @@ export function SignIn({ onDone, error }: { onDone: (w: Who) => void; error?: un
         <Button kind="primary" type="submit" disabled={busy || !key.trim()}>
           {busy ? "Signing in …" : "Sign in"}
         </Button>
-        {host && <p class="soft">{host.local ? "croft up prints the server's token. Or make a key, in a terminal on this machine:" : "No key yet? Whoever runs the server makes one on its host, with --data DIR where croft up has it:"}</p>}
+        {host && <p class="soft">{host.local ? "croft up prints the server's token. Or make a key, in a terminal on this machine:" : "No key yet? Whoever runs the server makes one on its host, with the --config and --data of croft up:"}</p>}
         <Command text={`croft key create --scope ${host?.local ? "admin" : "run"}`} label="command that makes a key" onHost />
       </form>
     </main>
