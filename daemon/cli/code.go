@@ -50,7 +50,7 @@ HTML) are only mentioned; --json contains them. The exit status is 1 for an exce
 for an error of croft itself.`,
 		Example: "  croft code -c 'print(6 * 7)'\n  croft code --workspace demo --language python analysis.py\n  croft code --language python",
 		Args:    cobra.MaximumNArgs(1),
-		RunE:    run(func(ctx context.Context, args []string) error { return withCroftStatus(a.runCode(ctx, opts, args)) }),
+		RunE:    run(func(ctx context.Context, args []string) error { return a.withCroftStatus(a.runCode(ctx, opts, args)) }),
 	}
 	cmd.Flags().BoolVar(&opts.blocks, "blocks", false, "the input is a text, such as a model's reply: run the code blocks in it, each by its interpreter")
 	opts.registerFlags(cmd, "python, or another language with an installed kernel (default python)")
@@ -71,7 +71,7 @@ The exit status is that of process.exit, 1 for an exception, and 125 for an erro
 itself.`,
 		Example: "  croft script -c '6 * 7'\n  croft script --workspace demo -c 'fs.readdirSync(\".\")'\n  croft script --workspace demo rename.ts",
 		Args:    cobra.MaximumNArgs(1),
-		RunE:    run(func(ctx context.Context, args []string) error { return withCroftStatus(a.runScript(ctx, opts, args)) }),
+		RunE:    run(func(ctx context.Context, args []string) error { return a.withCroftStatus(a.runScript(ctx, opts, args)) }),
 	}
 	opts.registerFlags(cmd, "javascript or typescript (default by the name of FILE, else javascript)")
 	return cmd
@@ -221,6 +221,8 @@ func (a *command) executeCode(ctx context.Context, code driver.Code, runs func(c
 	}
 	a.reportException(res)
 	switch {
+	case len(res.CallbackErrors) > 0: // output of the code was lost
+		return errors.New(res.CallbackErrors[0])
 	case res.Cause == driver.CauseCanceled:
 		return ctx.Err()
 	case res.ExitCode < 0:

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"io"
 	"time"
 
@@ -81,7 +82,11 @@ func (a *command) runForeground(ctx context.Context, c *client.Client, ws *works
 			return res, err
 		}
 	}
-	return res, a.commandOutcome(res)
+	err = a.commandOutcome(res)
+	if len(res.CallbackErrors) > 0 { // output that the command wrote was lost
+		err = &outcome{exitCroft, errors.New(res.CallbackErrors[0])}
+	}
+	return res, err
 }
 
 func writeTo(w io.Writer) func([]byte) error {

@@ -27,14 +27,32 @@ func (o *outcome) Error() string {
 
 func (o *outcome) Unwrap() error { return o.err }
 
-// withCroftStatus gives an error of croft itself the status 125. Outcomes and usage
-// errors stay as they are.
-func withCroftStatus(err error) error {
+// withCroftStatus gives an error of croft itself the status 125, and output that could not be
+// written is one. Other outcomes and usage errors stay as they are.
+func (a *command) withCroftStatus(err error) error {
 	usage, passed := new(usageError), new(outcome)
+	if lost := a.lostOutput(err); lost != nil {
+		err = lost
+	}
 	if err == nil || errors.As(err, &passed) || errors.As(err, &usage) {
 		return err
 	}
 	return &outcome{exitCroft, err}
+}
+
+// lostOutput returns the error of standard output, unless err is another error of croft itself:
+// callbacks of a command, and libraries that print a help text, do not look at it.
+func (a *command) lostOutput(err error) error {
+	out, ok := a.Out.(*checkedOutput)
+	if !ok {
+		return nil
+	}
+	lost, passed := out.lost(), new(outcome)
+	ended := errors.As(err, &passed)
+	if err == nil || ended && passed.err == nil || !ended && errors.Is(err, lost) {
+		return lost
+	}
+	return nil
 }
 
 // commandOutcome prints the cause and warnings of a result, and returns the outcome

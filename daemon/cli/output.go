@@ -3,11 +3,14 @@ package cli
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"text/tabwriter"
 	"time"
 	"unicode"
@@ -15,6 +18,41 @@ import (
 
 	"golang.org/x/term"
 )
+
+// checkedOutput is a standard stream. It names the stream in errors, and keeps the first one:
+// a command whose output was lost did not succeed.
+type checkedOutput struct {
+	io.Writer
+	name string
+
+	mu  sync.Mutex
+	err error // the first
+}
+
+// Write writes to the stream.
+func (o *checkedOutput) Write(p []byte) (int, error) {
+	n, err := o.Writer.Write(p)
+	if err == nil {
+		return n, nil
+	}
+	if inner := new(fs.PathError); errors.As(err, &inner) {
+		err = inner.Err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	err = fmt.Errorf("write %s: %w", o.name, err)
+	if o.err == nil {
+		o.err = err
+	}
+	return n, err
+}
+
+// lost returns the error of the first write that failed.
+func (o *checkedOutput) lost() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.err
+}
 
 // printAnswer prints v as JSON with --json, and else calls text.
 func (a *command) printAnswer(v any, text func(w io.Writer) error) error {

@@ -45,11 +45,11 @@ type Streams struct {
 // Run runs the program with args, the first being its name, and returns its exit
 // status.
 func Run(ctx context.Context, args []string, streams Streams, providers ...driver.Provider) int {
+	streams.Out, streams.Err = &checkedOutput{Writer: streams.Out, name: "standard output"}, &checkedOutput{Writer: streams.Err, name: "standard error"}
 	a := &command{Streams: streams, program: args[0], providers: providers}
 	root := a.rootCommand()
 	root.SetArgs(acceptSingleDash(root, args[1:]))
 	root.SetIn(streams.In)
-	root.SetOut(streams.Out)
 	root.SetErr(streams.Err)
 	cmd, err := root.ExecuteContextC(ctx)
 	// With invalid flags, --json was perhaps not parsed. Arguments after -- belong to
@@ -60,6 +60,9 @@ func Run(ctx context.Context, args []string, streams Streams, providers ...drive
 	a.json = a.json || exitStatus(err) == exitUsage && slices.Contains(args, "--json")
 	if ctx.Err() != nil && fault.Of(err) == fault.Canceled {
 		err = &failure{errInterrupted} // whichever call noticed the signal
+	}
+	if lost := a.lostOutput(err); lost != nil {
+		err = &failure{lost}
 	}
 	return a.reportError(cmd, err)
 }
@@ -154,6 +157,7 @@ func (a *command) rootCommand() *cobra.Command {
 		a.setupCommand(),
 		a.eventsCommand(), a.doctorCommand(), a.configCommand(), a.versionCommand(), a.uninstallCommand())
 	root.SetHelpCommand(helpCommand())
+	root.SetOut(a.Out) // before the completions, which take it now
 	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {
 		if c.Name() == "completion" {

@@ -63,7 +63,7 @@ The exit status is that of the command; 125 is an error of croft itself.`,
 				return usagef("croft run needs a program, such as: croft run -- ls -l")
 			}
 			return run(func(ctx context.Context, _ []string) error {
-				return withCroftStatus(a.runInNewWorkspace(ctx, opts, words))
+				return a.withCroftStatus(a.runInNewWorkspace(ctx, opts, words))
 			})(cmd, words)
 		},
 	}

@@ -17,6 +17,9 @@ import (
 
 // terminalFile returns the file of a stream that is a terminal.
 func terminalFile(stream any) (*os.File, bool) {
+	if checked, ok := stream.(*checkedOutput); ok {
+		stream = checked.Writer
+	}
 	f, ok := stream.(*os.File)
 	return f, ok && term.IsTerminal(int(f.Fd()))
 }

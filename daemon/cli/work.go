@@ -92,7 +92,7 @@ The exit status is that of the agent; 125 is an error of croft itself.`,
 			return usagef("--parallel %d: --in-place has no copy, so that there is one work at a time", opts.parallel)
 		}
 		opts.toolchain = cmd.Flags().Changed("toolchain")
-		return run(func(ctx context.Context, _ []string) error { return withCroftStatus(a.workStart(ctx, opts)) })(cmd, args)
+		return run(func(ctx context.Context, _ []string) error { return a.withCroftStatus(a.workStart(ctx, opts)) })(cmd, args)
 	}
 	f := cmd.Flags()
 	f.StringVar(&opts.name, "name", "", "name of the work (default the project and the agent, such as app-claude)")

@@ -141,7 +141,9 @@ conversations; --continue lets it continue the last one.`,
 		if len(args) > 1 {
 			return usagef("croft work attach takes one NAME; write the arguments of the agent after --")
 		}
-		return run(func(ctx context.Context, args []string) error { return withCroftStatus(a.workAttach(ctx, opts, args)) })(cmd, args)
+		return run(func(ctx context.Context, args []string) error {
+			return a.withCroftStatus(a.workAttach(ctx, opts, args))
+		})(cmd, args)
 	}
 	return cmd
 }
@@ -250,7 +252,7 @@ func (a *command) workShellCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return withCroftStatus(a.wsShell(ctx, wsShellOptions{name: name}))
+			return a.withCroftStatus(a.wsShell(ctx, wsShellOptions{name: name}))
 		}),
 	}
 }

@@ -45,7 +45,7 @@ The exit status is that of the command; 125 is an error of croft itself.`,
 		if opts.argv = cmd.Flags().Args(); len(opts.argv) == 0 {
 			return usagef("croft ws exec needs a program, such as: croft ws exec %s -- ls -l", opts.name)
 		}
-		return run(func(ctx context.Context, _ []string) error { return withCroftStatus(a.wsExec(ctx, opts)) })(cmd, args)
+		return run(func(ctx context.Context, _ []string) error { return a.withCroftStatus(a.wsExec(ctx, opts)) })(cmd, args)
 	}
 	f := cmd.Flags()
 	f.SetInterspersed(false) // flags after the program are its own

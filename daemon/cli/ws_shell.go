@@ -30,7 +30,7 @@ The exit status is that of the shell; 125 is an error of croft itself.`,
 		Args: cobra.ExactArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
 			opts.name = args[0]
-			return withCroftStatus(a.wsShell(ctx, opts))
+			return a.withCroftStatus(a.wsShell(ctx, opts))
 		}),
 	}
 	f := cmd.Flags()
