@@ -45,6 +45,7 @@ var may = []struct{ pkg, imports string }{
 	{"internal/gclater", ""},
 	{"internal/live", ""},
 	{"internal/sleep", ""},
+	{"internal/sparse", ""},
 	{"internal/strictyaml", ""},
 	{"internal/textdiff", ""},
 	{"internal/tail", ""},
@@ -151,7 +152,7 @@ var may = []struct{ pkg, imports string }{
 }
 
 // leaves are small helpers that import nothing of this module.
-const leaves = "internal/atomicfile internal/diskreserve internal/flockfile internal/gclater internal/keylock internal/lazyregexp internal/live internal/sleep internal/strictyaml internal/textdiff internal/version"
+const leaves = "internal/atomicfile internal/diskreserve internal/flockfile internal/gclater internal/keylock internal/lazyregexp internal/live internal/sleep internal/sparse internal/strictyaml internal/textdiff internal/version"
 
 func TestImports(t *testing.T) {
 	for _, p := range packages(t) {

@@ -1,7 +1,6 @@
 package eval
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/host/files"
+	"github.com/croft-run/croft/internal/sparse"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -102,7 +102,7 @@ func writeFile(src io.Reader, to string, mode fs.FileMode) error {
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(dst, src)
+	_, err = sparse.Copy(dst, src)
 	return errors.Join(err, dst.Chmod(mode), dst.Close())
 }
 
@@ -199,33 +199,6 @@ func exportFile(ctx context.Context, ws *workspace.Workspace, root *os.Root, inf
 	if err != nil {
 		return err
 	}
-	err = copySparse(dst, io.LimitReader(body, info.Size))
+	_, err = sparse.Copy(dst, io.LimitReader(body, info.Size))
 	return errors.Join(err, dst.Chmod(info.Mode.Perm()), dst.Close())
 }
-
-// copySparse copies a file and leaves holes for blocks of zeros.
-func copySparse(dst *os.File, src io.Reader) error {
-	buf, size := make([]byte, 64<<10), int64(0)
-	for {
-		n, err := io.ReadFull(src, buf)
-		if n > 0 {
-			if !isZero(buf[:n]) {
-				if _, err := dst.WriteAt(buf[:n], size); err != nil {
-					return err
-				}
-			}
-			size += int64(n)
-		}
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return dst.Truncate(size)
-		}
-		if err != nil {
-			return err
-		}
-	}
-}
-
-// isZero reports whether p has only zeros. p is at most as long as zeroBlock.
-func isZero(p []byte) bool { return bytes.Equal(p, zeroBlock[:len(p)]) }
-
-var zeroBlock = make([]byte, 64<<10)

@@ -19,6 +19,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/sparse"
 )
 
 // Format is the version of the format.
@@ -256,7 +257,7 @@ func (x *extraction) extractFile(entry *tar.Header) error {
 		return err
 	}
 	sum := sha256.New()
-	n, err := io.Copy(io.MultiWriter(f, sum), readErrors{x.in})
+	n, err := sparse.Copy(f, io.TeeReader(readErrors{x.in}, sum))
 	if err == nil {
 		err = f.Sync()
 	}

@@ -16,7 +16,6 @@ import (
 
 	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/internal/atomicfile"
 	"github.com/croft-run/croft/prepare/stage"
 )
 
@@ -150,11 +149,12 @@ func (a *command) artifactGet(ctx context.Context, workspace, ref, dest string) 
 		if at, err := os.Stat(dest); err == nil && at.IsDir() || strings.HasSuffix(dest, "/") {
 			dest = filepath.Join(dest, path.Base(name))
 		}
-		err = atomicfile.WriteTo(dest, atomicfile.Options{Mode: 0o644}, func(w io.Writer) error {
-			_, err := io.Copy(w, body)
-			return err
-		})
+		root, err := os.OpenRoot(filepath.Dir(dest))
 		if err != nil {
+			return hostError("write", dest, err)
+		}
+		defer root.Close() //nolint:errcheck // closing a directory can lose nothing
+		if _, err := replaceBelow(root, filepath.Base(dest), body, 0o644, true); err != nil {
 			return hostError("write", dest, err)
 		}
 		return a.printAnswer(art, func(io.Writer) error { return nil })

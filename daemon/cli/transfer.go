@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"syscall"
 
 	"github.com/croft-run/croft/fault"
 )
@@ -72,7 +73,8 @@ func (t *transfer) recordEntry(ctx context.Context, path string, err error) erro
 		return nil
 	}
 	code := fault.Of(err)
-	if ctx.Err() != nil || !isEntryError(code) {
+	full := errors.Is(err, syscall.ENOSPC) // what was written of the file is removed again: a smaller one may fit
+	if ctx.Err() != nil || !isEntryError(code) && !full {
 		return fmt.Errorf("%s: %w", printable(path), err)
 	}
 	var inner *fs.PathError

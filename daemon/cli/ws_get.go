@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/sparse"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -33,9 +34,9 @@ A file becomes DEST, or goes into DEST if that is a directory. A directory becom
 merged into an existing DEST, with its permission bits. The parent directory of DEST must exist.
 Nothing is written outside DEST, and symlinks are copied as symlinks.
 
-An entry that can't be copied (an unreadable file, a symlink that would point outside DEST) is
-left out and reported on standard error. The command then ends with the first such error, after
-all other entries were copied.`,
+An entry that can't be copied (an unreadable file, one with more data than there is room for, a
+symlink that would point outside DEST) is left out and reported on standard error. The command then ends with the first such error, after
+all other entries were copied. A sparse file stays one: blocks of zeros take no space.`,
 		Args: cobra.ExactArgs(3),
 		RunE: run(func(ctx context.Context, args []string) error {
 			return a.wsGet(ctx, wsGetOptions{args[0], args[1], args[2]})
@@ -111,7 +112,7 @@ func (g *getter) getFile(ctx context.Context, info driver.Info) error {
 	}
 	defer root.Close() //nolint:errcheck // closing a directory can lose nothing
 	g.root = root
-	return g.copyFile(ctx, g.opts.path, filepath.Base(dest))
+	return hostError("get to", dest, g.copyFile(ctx, g.opts.path, filepath.Base(dest)))
 }
 
 // getTree copies a directory. All writes go through an os.Root of DEST, so that
@@ -208,14 +209,14 @@ func (g *getter) copyFile(ctx context.Context, from, name string) error {
 }
 
 // replaceBelow replaces a file below root atomically: it writes a temporary file
-// beside it and renames that. With exact the umask does not apply.
+// beside it, with holes for zeros, and renames that. With exact the umask does not apply.
 func replaceBelow(root *os.Root, name string, body io.Reader, mode fs.FileMode, exact bool) (n int64, err error) {
 	temp := path.Join(path.Dir(name), ".croft-new-"+driver.NewID())
 	f, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return 0, err
 	}
-	n, err = io.Copy(f, body)
+	n, err = sparse.Copy(f, body)
 	if err == nil && exact {
 		err = f.Chmod(mode)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/sparse"
 )
 
 // unpackImage writes the files of an image into a directory, lowest layer first.
@@ -273,7 +274,7 @@ func (u *unpacker) writeFile(name string, h *tar.Header, body io.Reader) error {
 	if err != nil {
 		return withCode(err)
 	}
-	_, err = io.Copy(f, body)
+	_, err = sparse.Copy(f, body)
 	if err = errors.Join(err, f.Chmod(fs.FileMode(h.Mode)&fs.ModePerm), f.Close()); err != nil {
 		return withCode(err)
 	}
