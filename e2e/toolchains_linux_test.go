@@ -189,6 +189,7 @@ end
 			"ws open":         {"ws", "exec", "web", "--env", env, "--", "sh", "-c", useToolchains},
 			"work":            {"work", "--env", env, "--", "sh", "-c", useToolchains},
 			"work claude":     {"work", "--env", env, "claude", "--", useToolchains},
+			"login shell":     {"run", "--env", env, "--toolchain", "auto", "--rw", p.dir, "--", "bash", "-lc", useToolchains},
 			"work --in-place": {"work", "--in-place", "--env", env, "--", "sh", "-c", useToolchains},
 		} {
 			out, status := p.run(p.croft, args...)
@@ -196,8 +197,13 @@ end
 				t.Errorf("%s: exit %d, got:\n%s\nwant:\n%s", name, status, out, want)
 			}
 		}
-		if got := notNotes(p.callBash("export H="+home+"\n"+useToolchains, "--toolchain", "auto")); !strings.HasPrefix(got, want) {
-			t.Errorf("mcp: got:\n%s\nwant:\n%s", got, want)
+		for _, flags := range [][]string{{"--toolchain", "auto"}, {"--dir", "."}} {
+			if got := notNotes(p.callBash("export H="+home+"\n"+useToolchains, flags...)); !strings.HasPrefix(got, want) {
+				t.Errorf("mcp %s: got:\n%s\nwant:\n%s", flags, got, want)
+			}
+		}
+		if got := p.callBash("command -v cargo || echo none", "--toolchain", "none"); !strings.HasPrefix(got, "none\n") {
+			t.Errorf("mcp --toolchain none: got %s", got)
 		}
 		sameTree(t, before, digestTree(t, home))
 		// The layer lives as long as the workspace.
@@ -208,6 +214,9 @@ end
 			t.Errorf("without the flag: exit %d, %s", status, out)
 		}
 		p.must("ws", "rm", "web")
+		if out, status := p.run(p.croft, "run", "--rw", p.dir, "--", "sh", "-c", "pytool"); status != 127 || !strings.Contains(out, "--toolchain auto shows go, nvm, pyenv") {
+			t.Errorf("a program of the home without the flag: exit %d, %s", status, out)
+		}
 	})
 }
 

@@ -120,7 +120,7 @@ func (a workAgent) works(t *testing.T, croft, name string) {
 	}
 	model := &keyModel{header: a.secret, Model: scripted.Model{Last: "All is done now.", Steps: []scripted.Step{
 		step("curl -sS -m 10 http://refused.test/; sed -i s/wrong/right/ answer.txt; echo made > made.txt"),
-		step("sh test.sh"),
+		step("home-tool && sh test.sh"), // Codex runs commands in login shells
 		step(searchKey),
 	}}}
 	base, roots := serveTLS(t, model)
@@ -130,6 +130,10 @@ func (a workAgent) works(t *testing.T, croft, name string) {
 		put(t, home, dir, a.home(base))
 	}
 	put(t, home, dir, map[string]string{"answer.txt": "wrong\n", "test.sh": "grep -q right answer.txt && echo passed\n", "Makefile": "test:\n\tsh test.sh\n"})
+	put(t, home, dir, map[string]string{"~/go/bin/home-tool": "#!/bin/sh\necho tool of home\n"})
+	if err := os.Chmod(filepath.Join(home, "go/bin/home-tool"), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	cmdIn(t, dir, env, "git", "init", "-q")
 	cmdIn(t, dir, env, "git", "add", ".")
 	before := treeDigest(t, dir)
@@ -149,7 +153,7 @@ func (a workAgent) works(t *testing.T, croft, name string) {
 		saveFailure(t, name, []byte(term.Text()), &model.Model)
 		return
 	}
-	for i, want := range []string{"", "passed", "searched: 42"} {
+	for i, want := range []string{"", "tool of home\npassed", "searched: 42"} {
 		if got := model.Results()[i]; !strings.Contains(got, want) || strings.Contains(got, workKey) {
 			t.Errorf("step %d: %q, want %q", i, got, want)
 		}

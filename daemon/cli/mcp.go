@@ -18,6 +18,7 @@ import (
 
 	"github.com/croft-run/croft/daemon/app"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/host/toolchain"
 	"github.com/croft-run/croft/internal/suggest"
 	"github.com/croft-run/croft/server/mcpserver"
 	"github.com/croft-run/croft/snapshot/history"
@@ -56,6 +57,8 @@ func (t *toolFlags) registerFlags(f *pflag.FlagSet) {
 	registerCheckpoints(f, &t.checkpoint)
 	f.IntVar(&t.maxText, "max-text", t.maxText, "maximum bytes of the text of an answer; what is left out can be read with an offset; 0 is tools.maxText of the configuration, else 30000")
 	t.host.registerFlags(f, " beside the workspaces", " beside the workspaces")
+	chosen := f.Lookup("toolchain")
+	chosen.Usage = strings.Replace(chosen.Usage, "(default none)", "(default auto for directories in the provider sandbox)", 1)
 	t.policy.registerFlags(f)
 }
 
@@ -83,8 +86,9 @@ func (a *command) mcpCommand() *cobra.Command {
 		Long: `Serve tools for one or several directories to an agent, over standard input and output, or with
 --http over HTTP at /mcp (and /sse for older clients).
 
-The directories are used in place. Commands run in a sandbox: they can write only there, don't
-see the home directories of the host, and have no network except for the hosts of --allow-net.
+The directories are used in place. Commands run in a sandbox: they can write only there, see
+nothing of the home directories of the host but toolchains and their caches (--toolchain), and have
+no network except for the hosts of --allow-net.
 Over HTTP every request needs the token: that of --token or CROFT_TOKEN, else that of the data
 directory.
 
@@ -532,7 +536,11 @@ func (a *command) openDir(ctx context.Context, opts toolFlags, dir string, d *di
 		if own.Binds, own.Sockets, err = a.boundDirs(opts.host); err != nil {
 			return nil, err
 		}
-		if err := a.addToolchains(opts.host.toolchains, dir, &spec, &own); err != nil {
+		names := opts.host.toolchains
+		if len(names) == 0 && !opts.empty {
+			names = a.defaultToolchains(ctx, d.sys, spec)
+		}
+		if err := a.addToolchains(names, dir, &spec, &own); err != nil {
 			return nil, err
 		}
 		if err := setProviderOptions("", own, &spec); err != nil {
@@ -546,4 +554,20 @@ func (a *command) openDir(ctx context.Context, opts toolFlags, dir string, d *di
 	}
 	d.addID(rec.ID)
 	return d.sys.Registry.Acquire(ctx, rec.ID)
+}
+
+// defaultToolchains returns the toolchains of a directory in the sandbox without --toolchain:
+// an agent is to find what the user has. Isolation process can't hide the credential files in
+// a toolchain, and refuses one that has some.
+func (a *command) defaultToolchains(ctx context.Context, sys *app.System, spec workspace.Spec) []string {
+	level := spec.Policy.Isolation
+	if p, err := sys.Mux.Provider(sandboxKind); err == nil && level != driver.IsolationProcess {
+		traits, _ := p.Probe(ctx) // opening the workspace fails with the same error
+		level = traits.Isolation
+	}
+	if level == driver.IsolationProcess {
+		a.note("croft: the toolchains of your home directory are not shown: isolation process can't hide credential files in them; --toolchain NAME shows one")
+		return nil
+	}
+	return []string{toolchain.Auto}
 }

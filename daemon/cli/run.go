@@ -18,6 +18,7 @@ import (
 
 	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/host/toolchain"
 	"github.com/croft-run/croft/registry"
 	"github.com/croft-run/croft/workspace"
 )
@@ -120,6 +121,9 @@ func (a *command) runInNewWorkspace(ctx context.Context, opts runOptions, words 
 		if errors.As(err, new(*outcome)) && res.Cause == "" && spec.Dir == "" && spec.From.Template == "" && a.server == "" {
 			a.noteHostFile(words[1:])
 		}
+		if spec.Kind == sandboxKind && a.server == "" && len(opts.host.toolchains) == 0 {
+			a.noteToolchains(words[0], err, res.Duration)
+		}
 		return err
 	})
 }
@@ -132,6 +136,38 @@ func (a *command) noteHostFile(arguments []string) {
 			a.note("croft: the workspace began empty, without %s of this directory: --template . starts it with a copy of this directory, --rw . works in this directory", printable(word))
 			return
 		}
+	}
+}
+
+// cachedPrograms are programs that build or install with a cache, and the profile of the cache.
+var cachedPrograms = map[string]string{
+	"go": "go", "npm": "npm", "npx": "npm", "pip": "pip", "pip3": "pip", "uv": "uv", "cargo": "rust", "gradle": "gradle", "make": toolchain.Auto,
+}
+
+// noteToolchains names the flag with which a command would have had the toolchains of the
+// user, if a shell did not find a program, and the caches, if the command took long.
+func (a *command) noteToolchains(program string, err error, took time.Duration) {
+	const long, notFound = 10 * time.Second, 127 // the status of a shell
+	var ended *outcome
+	missing := errors.As(err, &ended) && ended.status == notFound && ended.err == nil
+	profile := cachedPrograms[program]
+	if !missing && (took < long || profile == "") {
+		return
+	}
+	var names []string
+	found, _ := toolchain.Find(toolchain.Options{}, toolchain.Auto) // what can't be found is not named
+	for _, t := range found {
+		if missing && len(t.Path) > 0 || !missing && len(t.Caches) > 0 && (profile == toolchain.Auto || profile == t.Name) {
+			names = append(names, t.Name)
+		}
+	}
+	list := strings.Join(names, ", ")
+	switch {
+	case len(names) == 0:
+	case missing:
+		a.note("croft: a program was not found; toolchains of your home directory are not shown without a flag: --toolchain auto shows %s", list)
+	default:
+		a.note("croft: the caches of your home directory were not used: --toolchain auto shows %s, copy-on-write", list)
 	}
 }
 

@@ -153,6 +153,18 @@ func Env(found []Toolchain, system string) map[string]string {
 	return env
 }
 
+// LoginFile is where the text of [LoginText] belongs: the last of the files that /etc/profile
+// reads, in every shell that reads it.
+const LoginFile = "/etc/profile.d/zz-croft.sh"
+
+// LoginText returns a file of /etc/profile.d with which login shells, such as those of
+// "bash -lc", keep the given PATH. On Debian, /etc/profile sets PATH anew, and the file of the
+// home that adds directories to it on the host is not inside.
+func LoginText(path string) string {
+	path = "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
+	return "# PATH as before /etc/profile.\ncase \":$PATH:\" in\n*:" + path + ":*) ;;\n*) PATH=" + path + "${PATH:+:$PATH}; export PATH ;;\nesac\n"
+}
+
 // Dirs returns the directories of toolchains to be shown read-only, without those that lie
 // in another.
 func Dirs(found []Toolchain) []string {

@@ -20,6 +20,8 @@ import (
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/host/guest"
 	"github.com/croft-run/croft/host/guestproto"
+	"github.com/croft-run/croft/host/toolchain"
+	"github.com/croft-run/croft/internal/atomicfile"
 	"github.com/croft-run/croft/internal/sleep"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -30,6 +32,7 @@ const (
 	boxInside         = "/.croft"       // the box of the host
 	guestInside       = "/.croft-guest" // the guest's program
 	caDirInside       = "/run/croft"    // certificates that programs trust
+	loginName         = "login.sh"      // the file that keeps the PATH of login shells
 	home              = guest.ContainerHome
 	userName          = guest.ContainerUser
 	hostname          = "croft"
@@ -169,6 +172,9 @@ func (l *launch) prepareBox(version string, img Image) error {
 	}
 	l.newToken()
 	cfg := l.guestConfig(version, img)
+	if err := atomicfile.Write(filepath.Join(l.dir, loginName), []byte(toolchain.LoginText(cfg.Env["PATH"])), atomicfile.Options{Mode: 0o444}); err != nil {
+		return err
+	}
 	data, err := cfg.Encode()
 	if err == nil {
 		err = os.WriteFile(l.boxPath(guestproto.ContainerConfig), data, 0o600)
@@ -352,6 +358,7 @@ func (p *Provider) containerMounts(l *launch, program string) ([]Mount, error) {
 		{Source: l.files, Target: guestWorkspaceDir, ReadOnly: l.policy.ReadOnly},
 		{Source: l.boxPath(), Target: boxInside},
 		{Source: program, Target: guestInside, ReadOnly: true},
+		{Source: filepath.Join(l.dir, loginName), Target: toolchain.LoginFile, ReadOnly: true},
 	}, accounts...)
 	if l.caDir != "" {
 		mounts = append(mounts, Mount{Source: l.caDir, Target: caDirInside, ReadOnly: true})

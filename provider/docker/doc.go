@@ -16,6 +16,7 @@
 //	files                   the files; empty if they are on a volume
 //	box                     mounted at /.croft: the guest's socket, its logs, the directory
 //	                        of the proxy's socket; see package guest
+//	login.sh                a file of /etc/profile.d, with which login shells keep their PATH
 //	freeze                  marker while the container is paused for a snapshot
 //	rollback-stage          new files of a rollback, with its journal
 //	rollback                journal of a rollback on a volume, see snapshot.BeginRollback

@@ -220,3 +220,15 @@ func TestTemporaryDirectoriesCanBeWritten(t *testing.T) {
 		}
 	})
 }
+
+// TestLoginShellKeepsPath: /etc/profile of an image may set PATH anew, and then reads files that
+// put the directories of the image and of the policy in front again.
+func TestLoginShellKeepsPath(t *testing.T) {
+	const path = "/tools/bin:/usr/local/bin:/usr/bin:/bin"
+	p := newProvider(t, t.TempDir())
+	ws := open(t, p, func(s *driver.Spec) { s.Policy.Env = map[string]string{"PATH": path} })
+	res := script(t, ws, `PATH=/usr/bin:/bin; for i in /etc/profile.d/*.sh; do . "$i"; done; echo "$PATH"`)
+	if got := strings.TrimSpace(string(res.Stdout)); got != path+":/usr/bin:/bin" {
+		t.Errorf("PATH is %q (%s), want %q first", got, res.Stderr, path)
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/host/files"
 	"github.com/croft-run/croft/host/guestproto"
+	"github.com/croft-run/croft/host/toolchain"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -110,6 +111,11 @@ func completeImage(dir, user string) error {
 	}
 	for name, line := range map[string]string{"passwd": passwdLine(user), "group": user + ":x:1000:\n"} {
 		if err := addAccount(root, "etc/"+name, line); err != nil {
+			return err
+		}
+	}
+	if info, err := root.Stat(filepath.Dir(toolchain.LoginFile)[1:]); err == nil && info.IsDir() { // else no shell of the image reads it
+		if err := replaceFile(root, toolchain.LoginFile[1:], ""); err != nil {
 			return err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/croft-run/croft/host/guestproto"
+	"github.com/croft-run/croft/host/toolchain"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -71,13 +72,16 @@ func tmpfsSize(memory, part int64) string {
 // those of an image.
 func (u launchSpec) systemMounts() ([]guestproto.Mount, error) {
 	if u.rootfs != "" {
-		return imageMounts(u.rootfs)
+		mounts, err := imageMounts(u.rootfs)
+		login := guestproto.Mount{Kind: guestproto.MountMask, Target: toolchain.LoginFile, Source: u.loginText(), Optional: true}
+		return append(mounts, login), err
 	}
 	var mounts []guestproto.Mount
 	for _, dir := range systemDirs {
 		mounts = append(mounts, systemDirMount(dir)...)
 	}
 	mounts = append(mounts, etcMounts(u.user)...)
+	mounts = append(mounts, fileMount(toolchain.LoginFile, u.loginText()))
 	return append(mounts, guestproto.Mount{Kind: guestproto.MountDir, Target: "/var"},
 		guestproto.Mount{Kind: guestproto.MountSymlink, Target: "/var/run", Source: "/run"}), nil
 }
@@ -150,7 +154,7 @@ func etcMounts(user string) []guestproto.Mount {
 		fileMount("/etc/resolv.conf", resolvConf),
 		{Kind: guestproto.MountSymlink, Target: "/etc/mtab", Source: "/proc/self/mounts"},
 	}
-	for _, path := range etcPaths() {
+	for _, path := range withoutProfileDir(etcPaths()) {
 		m := guestproto.Mount{Kind: guestproto.MountBind, Source: path, Target: path, ReadOnly: true, Optional: true}
 		if real, err := filepath.EvalSymlinks(path); err == nil && real != path && inSystemDir(real) {
 			m = guestproto.Mount{Kind: guestproto.MountSymlink, Source: real, Target: path} // programs read the time zone from it
@@ -160,19 +164,41 @@ func etcMounts(user string) []guestproto.Mount {
 	return mounts
 }
 
+// loginText is the file that keeps the PATH of login shells.
+func (u launchSpec) loginText() string { return toolchain.LoginText(baseEnv(u)["PATH"]) }
+
+// withoutProfileDir replaces the directory of [toolchain.LoginFile] by the files in it, so
+// that there can be one more.
+func withoutProfileDir(paths []string) []string {
+	dir := filepath.Dir(toolchain.LoginFile)
+	i := slices.Index(paths, dir)
+	if i < 0 {
+		return paths
+	}
+	files, _ := filepath.Glob(dir + "/*") // the pattern is valid
+	files = slices.DeleteFunc(files, func(file string) bool { return file == toolchain.LoginFile || !isShownFile(file) })
+	return slices.Replace(paths, i, i+1, files...)
+}
+
 // etcPaths lists what etcShown matches on this host.
 func etcPaths() []string {
 	var paths []string
 	for _, pattern := range etcShown {
 		found, _ := filepath.Glob("/etc/" + pattern) // the patterns are valid
 		for _, path := range found {
-			const others = 0o004
-			if info, err := os.Stat(path); err == nil && info.Mode()&others != 0 && (info.IsDir() || info.Mode().IsRegular()) {
+			if isShownFile(path) {
 				paths = append(paths, path)
 			}
 		}
 	}
 	return paths
+}
+
+// isShownFile reports whether every user may read a file or directory.
+func isShownFile(path string) bool {
+	const others = 0o004
+	info, err := os.Stat(path)
+	return err == nil && info.Mode()&others != 0 && (info.IsDir() || info.Mode().IsRegular())
 }
 
 func inSystemDir(path string) bool {
