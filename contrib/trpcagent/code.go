@@ -45,9 +45,9 @@ func (e *Executor) ExecuteCode(ctx context.Context, in codeexecutor.CodeExecutio
 	if err != nil {
 		return codeexecutor.CodeExecutionResult{Output: out}, e.markStale(p, err)
 	}
-	files, leftOut, err := e.collect(ctx, p, []string{stage.DirOut + "/**"})
-	if leftOut != "" {
-		out += "\n[output files that are not returned: " + leftOut + "]\n"
+	files, man, err := e.collect(ctx, p, []string{stage.DirOut + "/**"})
+	if man.Left+man.Skips > 0 || man.SearchCut {
+		out += "\n[output files that are not returned: " + man.LeftOut() + "]\n"
 	}
 	return codeexecutor.CodeExecutionResult{Output: out, OutputFiles: files}, err
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"strings"
 	"time"
 
 	"trpc.group/trpc-go/trpc-agent-go/codeexecutor"
@@ -67,40 +68,68 @@ func (e *Executor) StageInputs(ctx context.Context, ws codeexecutor.Workspace, s
 	return e.markStale(p, err)
 }
 
-// Collect returns the files that patterns match. If some are left out, because of a limit
-// or an error, it returns the others, and an error that says how many.
+// LeftOutName is the name of the text that Collect, and CollectOutputs with Inline, add to
+// the files if matches or patterns were left out: it says which, and why. It is no error,
+// because trpc-agent-go's tools discard the files and the output of a program if there is
+// one. It sorts behind other names, so that no tool takes it for the main output.
+const LeftOutName = "~left-out.txt"
+
+// Collect returns the files that patterns match, and LeftOutName. The only pattern may be
+// the path of a dangling symlink: that is a missing file.
 func (e *Executor) Collect(ctx context.Context, ws codeexecutor.Workspace, patterns []string) ([]codeexecutor.File, error) {
 	p, err := e.findWorkspace(ws)
 	if err != nil {
 		return nil, err
 	}
-	files, leftOut, err := e.collect(ctx, p, patterns)
-	if err == nil && leftOut != "" {
-		err = fmt.Errorf("trpcagent: collect: %w: %s", fault.ResourceExhausted, leftOut)
+	files, man, err := e.collect(ctx, p, patterns)
+	missing := len(patterns) == 1 && len(files) == 0 && man.Skips == 1 && man.Skipped[0].Code == fault.NotFound
+	if text := leftOutText(man); err == nil && text != "" && !missing {
+		files = append(files, codeexecutor.File{Name: LeftOutName, Content: text, MIMEType: "text/plain", SizeBytes: int64(len(text))})
 	}
 	return files, err
 }
 
-// collect returns the files that patterns match, and a line about those that are not
-// among them. A truncated file says so itself.
-func (e *Executor) collect(ctx context.Context, p *openWorkspace, patterns []string) (_ []codeexecutor.File, leftOut string, _ error) {
+// collect returns the files that patterns match, and the manifest, which has what was left
+// out. A truncated file says so itself.
+func (e *Executor) collect(ctx context.Context, p *openWorkspace, patterns []string) ([]codeexecutor.File, stage.Manifest, error) {
 	man, err := p.Collect(ctx, patterns)
 	if err != nil {
-		return nil, "", e.markStale(p, err)
+		return nil, man, e.markStale(p, err)
 	}
 	var files []codeexecutor.File
 	for _, f := range man.Files {
 		files = append(files, codeexecutor.File{Name: f.Name, Content: f.Content, MIMEType: f.MIMEType, SizeBytes: f.SizeBytes, Truncated: f.Truncated})
 	}
-	if man.Left+man.Skips > 0 || man.SearchCut {
-		leftOut = man.LeftOut()
+	return files, man, nil
+}
+
+// leftOutText says what is not among the files of a manifest, one line each; "" if nothing
+// was left out.
+func leftOutText(man stage.Manifest) string {
+	if man.Left+man.Skips == 0 && !man.SearchCut {
+		return ""
 	}
-	return files, leftOut, nil
+	var b strings.Builder
+	b.WriteString("Not collected:\n")
+	for _, s := range man.Skipped {
+		fmt.Fprintf(&b, "%s: %s\n", s.Name, s.Reason)
+	}
+	if more := man.Skips - len(man.Skipped); more > 0 {
+		fmt.Fprintf(&b, "%d more files that could not be read\n", more)
+	}
+	if man.Left > 0 {
+		fmt.Fprintf(&b, "files beyond the limits: %d\n", man.Left)
+	}
+	if man.SearchCut {
+		b.WriteString("more files match than the search returns\n")
+	}
+	return b.String()
 }
 
 // CollectOutputs collects files, and records that in metadata.json. A file that could not be
-// saved is an error with its cause. If files were only skipped, or the record failed, the
-// error matches ErrPartialOutputCommit, and the manifest has the files.
+// saved is an error with its cause. If files were skipped, LeftOutName of an inline manifest
+// says which. Where there is no content, and where the record failed, the error matches
+// ErrPartialOutputCommit, and the manifest has the files.
 func (e *Executor) CollectOutputs(ctx context.Context, ws codeexecutor.Workspace, spec codeexecutor.OutputSpec) (codeexecutor.OutputManifest, error) {
 	p, err := e.findWorkspace(ws)
 	if err != nil {
@@ -121,14 +150,20 @@ func (e *Executor) CollectOutputs(ctx context.Context, ws codeexecutor.Workspace
 		}
 	}
 	var partial error
-	if man.Skips > 0 {
+	switch text := leftOutText(man); {
+	case man.Skips == 0:
+	case spec.Inline:
+		out.Files = append(out.Files, codeexecutor.FileRef{Name: LeftOutName, Content: text, MIMEType: "text/plain", SizeBytes: int64(len(text))})
+	default:
 		partial = fmt.Errorf("trpcagent: collect: %s", man.LeftOut())
 	}
-	if len(out.Files) > 0 {
+	if len(man.Files) > 0 {
 		recErr := p.changeMetadata(ctx, func(m *codeexecutor.WorkspaceMetadata) { m.Outputs = append(m.Outputs, rec) })
-		if partial = errors.Join(partial, recErr); partial != nil && err == nil {
-			partial = errors.Join(partial, codeexecutor.ErrPartialOutputCommit)
-		}
+		partial = errors.Join(partial, recErr)
+	}
+	onlyOne := len(man.Files) == 0 && len(spec.Globs) == 1 && spec.MaxFiles == 1 // workspace_save_artifact: its error has the reason
+	if partial != nil && err == nil && !onlyOne {
+		partial = errors.Join(partial, codeexecutor.ErrPartialOutputCommit)
 	}
 	return out, e.markStale(p, errors.Join(err, partial))
 }

@@ -202,6 +202,47 @@ func TestTheirSkills(t *testing.T) {
 	})
 }
 
+// A symlink that leads nowhere or outside, and a pattern that is not valid or leaves the
+// workspace, cost the model neither the output of the program nor other files.
+func TestTheirSkillRunWithWhatIsSkipped(t *testing.T) {
+	everywhere(t, func(t *testing.T, e *trpcagent.Executor) {
+		root := t.TempDir()
+		must(t, os.Mkdir(filepath.Join(root, "linker"), 0o755))
+		must(t, os.WriteFile(filepath.Join(root, "linker/SKILL.md"), []byte("---\nname: linker\ndescription: links\n---\nbody\n"), 0o644))
+		repo, err := skill.NewFSRepository(root)
+		must(t, err)
+		run := toolskill.NewRunTool(repo, e)
+		ctx := invocation(t.Context(), inmemory.NewService())
+		dangling, outward := "ln -sf nowhere out/skipped", `s=$(printf '\057'); ln -sf "${s}etc${s}hostname" out/skipped`
+		for _, test := range []struct {
+			prepare string
+			args    map[string]any
+			told    string // "" if the answer can't name it
+		}{
+			{dangling, map[string]any{"output_files": []string{"out/*"}}, "out/skipped: "},
+			{outward, map[string]any{"output_files": []string{"out/*"}}, "out/skipped: "},
+			{"true", map[string]any{"output_files": []string{"../x", "out/*.txt"}}, "../x: "},
+			{"true", map[string]any{"output_files": []string{"$NO/x", "out/[a", "out/*.txt"}}, "out/[a: "},
+			{"true", map[string]any{"outputs": map[string]any{"globs": []string{"../x", "out/a.txt"}, "inline": true}}, "../x: "},
+			{dangling, map[string]any{"outputs": map[string]any{"globs": []string{"out/*"}, "inline": true}}, "out/skipped: "},
+			{outward, map[string]any{"outputs": map[string]any{"globs": []string{"out/*"}, "save": true}}, ""},
+		} {
+			test.args["skill"], test.args["command"] = "linker", "rm -f out/*; "+test.prepare+"; echo hi > out/a.txt; echo ran"
+			out := call(ctx, t, run, test.args)
+			text, _ := json.Marshal(out)
+			if out["stdout"] != "ran\n" || !strings.Contains(string(text), "out/a.txt") {
+				t.Errorf("%v: answer %s", test.args, text)
+			}
+			if test.told != "" && (!strings.Contains(string(text), test.told) || strings.Contains(string(text), "metadata could not be updated")) {
+				t.Errorf("%v: the answer does not tell %q and why: %s", test.args, test.told, text)
+			}
+			if first, ok := out["primary_output"].(map[string]any); ok && first["name"] != "out/a.txt" {
+				t.Errorf("%v: the main output is %v", test.args, first["name"])
+			}
+		}
+	})
+}
+
 func TestTheirWrappers(t *testing.T) {
 	everywhere(t, func(t *testing.T, e *trpcagent.Executor) {
 		wrapped, err := codeexecutor.NewWorkspaceInitExecutor(

@@ -66,8 +66,8 @@ func TestLimitsHoldOrAreRefused(t *testing.T) {
 	}
 }
 
-// What a result lacks is said in it: output beyond the limit, and files beyond the limits
-// of Collect.
+// What a result lacks is said in it, and is no error: output beyond the limit, and files
+// beyond the limits of Collect.
 func TestWhatIsLeftOutIsSaid(t *testing.T) {
 	everywhere(t, func(t *testing.T, e *trpcagent.Executor) {
 		ws := create(t, e)
@@ -78,8 +78,11 @@ func TestWhatIsLeftOutIsSaid(t *testing.T) {
 			t.Errorf("%d bytes of output came without a mark: %v", len(res.Stdout), err)
 		}
 		files, err := e.Collect(t.Context(), ws, []string{"out/*"})
-		if len(files) != 16 || !errors.Is(err, fault.ResourceExhausted) || !strings.Contains(err.Error(), "files beyond the limits: 4") {
-			t.Errorf("%d files were collected, %v; want 16, and an error about 4", len(files), err)
+		if err != nil || len(files) != 17 {
+			t.Fatalf("%d files were collected, %v; want 16 and %s", len(files), err, trpcagent.LeftOutName)
+		}
+		if last := files[16]; last.Name != trpcagent.LeftOutName || !strings.Contains(last.Content, "files beyond the limits: 4") {
+			t.Errorf("the last file is %q with %q", last.Name, last.Content)
 		}
 	})
 }

@@ -80,6 +80,9 @@ func (a *command) runCollect(ctx context.Context, opts collectOptions) error {
 		if man.LimitsHit {
 			a.note("a limit was reached: %s", man.LeftOut())
 		}
+		if failed == nil && len(man.Files) == 0 && man.Skips > 0 {
+			failed = fmt.Errorf("nothing was collected: %w", man.Skipped[0].Code)
+		}
 		return errors.Join(failed, a.printAnswer(man, func(w io.Writer) error { return writeTable(w, collectRows(man)) }))
 	})
 }

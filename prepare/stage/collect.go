@@ -19,9 +19,9 @@ import (
 
 // CollectOutputs collects files of the workspace. A file that can't be collected is
 // listed as skipped and never fails the rest: symlinks that leave the workspace,
-// FIFOs, files that vanish meanwhile, patterns through such paths. If an artifact
-// could not be saved, the manifest is returned together with an error; it names that
-// file and has the files that were saved.
+// FIFOs, files that vanish meanwhile, patterns through such paths, and patterns that
+// are not valid or leave the workspace. If an artifact could not be saved, the manifest is
+// returned together with an error; it names that file and has the files that were saved.
 func (s *Stage) CollectOutputs(ctx context.Context, spec OutputSpec) (Manifest, error) {
 	return s.CollectTo(ctx, spec, nil)
 }
@@ -110,16 +110,18 @@ func (s *Stage) newCollector(ctx context.Context, spec OutputSpec) (*collector, 
 	if len(patterns) == 0 {
 		patterns = []string{DirOut + "/**"}
 	}
-	if c.spec.Globs, err = s.cleanGlobs(ctx, patterns); err != nil {
+	globs, skipped, err := s.cleanGlobs(ctx, patterns)
+	if err != nil {
 		return nil, err
 	}
+	c.spec.Globs = globs
 	m, err := s.matchPatterns(ctx, c.spec.Globs)
 	c.found, c.man.LimitsHit, c.man.SearchCut = m.found, m.cut, m.cut
 	if s.opts.Exclude != nil {
 		c.found = slices.DeleteFunc(c.found, func(f matchedFile) bool { return s.opts.Exclude(f.Path) })
 	}
-	for _, skipped := range m.skipped {
-		c.addSkipped(skipped)
+	for _, one := range slices.Concat(skipped, m.skipped) {
+		c.addSkipped(one)
 	}
 	return c, err
 }

@@ -167,25 +167,33 @@ func TestSymlinksAreNotFollowedOut(t *testing.T) {
 
 func TestPatternsThatLeadOut(t *testing.T) {
 	everywhere(t, stage.Options{}, func(t *testing.T, r *rig) {
+		r.write(t, "out/good.txt", "good")
 		for _, p := range []string{"../**", "out/../../*", "/etc/*", "$OUTPUT_DIR/../../x"} {
-			if _, err := r.CollectOutputs(t.Context(), stage.OutputSpec{Globs: []string{p}}); fault.Of(err) != fault.SandboxViolation {
-				t.Errorf("%s: %v, want SandboxViolation", p, err)
-			}
+			wantSkipped(t, r, p, fault.SandboxViolation, "leaves the workspace")
 		}
-		if _, err := r.CollectOutputs(t.Context(), stage.OutputSpec{Globs: []string{"out/[a"}}); fault.Of(err) != fault.InvalidArgument {
-			t.Errorf("a bad pattern: %v, want InvalidArgument", err)
-		}
+		wantSkipped(t, r, "out/[a", fault.InvalidArgument, "out/[a")
 		if man, err := r.CollectOutputs(t.Context(), stage.OutputSpec{Globs: []string{"nothing/here/**"}}); err != nil || len(man.Files) != 0 {
 			t.Errorf("no match: %+v, %v", man, err)
 		}
 	})
 }
 
+// wantSkipped checks that a pattern is skipped with a reason, and does not cost the files
+// of another pattern.
+func wantSkipped(t *testing.T, r *rig, pattern string, code fault.Code, reason string) {
+	t.Helper()
+	man, err := r.CollectOutputs(t.Context(), stage.OutputSpec{Globs: []string{pattern, "out/good.txt"}})
+	if err != nil || len(man.Files) != 1 || len(man.Skipped) != 1 {
+		t.Errorf("%s: %+v, %v, want one file and one skipped pattern", pattern, man, err)
+	} else if s := man.Skipped[0]; s.Name != pattern || s.Code != code || !strings.Contains(s.Reason, reason) {
+		t.Errorf("%s: skipped %+v, want %v: ... %s ...", pattern, s, code, reason)
+	}
+}
+
 func TestRunDirOfOutputs(t *testing.T) {
 	r := open(t, memory.Kind, stage.Options{})
-	if _, err := r.CollectOutputs(t.Context(), stage.OutputSpec{Globs: []string{"$RUN_DIR/r"}}); fault.Of(err) != fault.NotFound || !strings.Contains(err.Error(), "there was no run yet") {
-		t.Errorf("before any run: %v, want NotFound that says so", err)
-	}
+	r.write(t, "out/good.txt", "good")
+	wantSkipped(t, r, "$RUN_DIR/r", fault.NotFound, "there was no run yet")
 	for i := range 2 {
 		run, err := r.NewRun(t.Context())
 		must(t, err)

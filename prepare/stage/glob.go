@@ -65,36 +65,45 @@ func cutVariable(p, name string) (rest string, ok bool) {
 	return rest, true
 }
 
-// cleanGlobs validates patterns and makes them relative to the workspace.
-func (s *Stage) cleanGlobs(ctx context.Context, patterns []string) ([]string, error) {
-	var out []string
+// cleanGlobs makes patterns relative to the workspace. A pattern that can't be used is
+// skipped, so that it does not cost the files of the others.
+func (s *Stage) cleanGlobs(ctx context.Context, patterns []string) (out []string, skipped []Skipped, _ error) {
 	for _, p := range patterns {
 		p = strings.TrimSpace(p)
-		run := ""
-		if _, ok := cutVariable(p, EnvRun); ok {
-			var err error
-			if run, err = s.latestRun(ctx); err != nil {
-				return nil, err
-			}
+		clean, err := s.cleanGlob(ctx, p)
+		switch {
+		case err != nil && isWorkspaceError(ctx, err):
+			return nil, nil, err
+		case err != nil:
+			skipped = append(skipped, Skipped{Name: p, Code: fault.Of(err), Reason: err.Error()})
+		case clean != "" && !slices.Contains(out, clean):
+			out = append(out, clean)
 		}
-		p = expandPrefix(p, run)
-		if variable.MatchString(p) {
-			return nil, fmt.Errorf("stage: pattern %.200q: %w: the pattern begins with a variable other than $%s; write a literal $ as \\$",
-				p, fault.InvalidArgument, strings.Join([]string{EnvOutput, EnvWork, EnvSkills, EnvRun, EnvWorkspace}, ", $"))
-		}
-		p, err := s.relativeGlob(p)
-		if err != nil {
-			return nil, err
-		}
-		if p == "" || slices.Contains(out, p) {
-			continue
-		}
-		if _, err := search.NewGlob(p); err != nil {
-			return nil, fmt.Errorf("stage: pattern %.200q: %w", p, err)
-		}
-		out = append(out, p)
 	}
-	return out, nil
+	return out, skipped, nil
+}
+
+func (s *Stage) cleanGlob(ctx context.Context, p string) (string, error) {
+	run := ""
+	if _, ok := cutVariable(p, EnvRun); ok {
+		var err error
+		if run, err = s.latestRun(ctx); err != nil {
+			return "", err
+		}
+	}
+	p = expandPrefix(p, run)
+	if variable.MatchString(p) {
+		return "", fmt.Errorf("stage: pattern %.200q: %w: the pattern begins with a variable other than $%s; write a literal $ as \\$",
+			p, fault.InvalidArgument, strings.Join([]string{EnvOutput, EnvWork, EnvSkills, EnvRun, EnvWorkspace}, ", $"))
+	}
+	p, err := s.relativeGlob(p)
+	if err != nil || p == "" {
+		return "", err
+	}
+	if _, err := search.NewGlob(p); err != nil {
+		return "", fmt.Errorf("stage: pattern %.200q: %w", p, err)
+	}
+	return p, nil
 }
 
 // variable matches a pattern that begins with a variable.

@@ -172,8 +172,8 @@ func (f *FileRef) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Skipped is a match that could not be collected, or a pattern whose path can't be
-// followed.
+// Skipped is a match that could not be collected, or a pattern that is not valid, leaves
+// the workspace, or has a path that can't be followed.
 type Skipped struct {
 	Name   string     `json:"name"`
 	Code   fault.Code `json:"code"`

@@ -313,8 +313,8 @@ func (f *family) runSkill(ctx context.Context, c *tool.Call, in runInput) (runOu
 	}
 	out := runOutput{Warnings: report.Warnings, ExitCode: res.ExitCode, TimedOut: res.Cause == driver.CauseTimeout, DurationMS: res.Duration.Milliseconds(),
 		Stdout: driver.OutputText(res.Stdout, res.StdoutDropped, ""), Stderr: driver.OutputText(res.Stderr, res.StderrDropped, "")}
-	err = collectOutputs(ctx, st, in.Outputs, &out)
-	return out, err
+	collectOutputs(ctx, st, in.Outputs, &out)
+	return out, nil
 }
 
 // neededSkills returns the skills to stage: the one that is run, and those that inputs come
@@ -354,7 +354,8 @@ func stageInputs(ctx context.Context, st *stage.Stage, list []skillInput) error 
 const maxInline = 16 << 20
 
 // collectOutputs collects the outputs of a run; by default it lists up to 20 files of out.
-func collectOutputs(ctx context.Context, st *stage.Stage, o *outputs, out *runOutput) error {
+// An error is a warning, because the program ran: its output is part of the answer.
+func collectOutputs(ctx context.Context, st *stage.Stage, o *outputs, out *runOutput) {
 	const unasked = 20
 	spec := stage.OutputSpec{MaxFiles: unasked}
 	if o != nil {
@@ -392,11 +393,9 @@ func collectOutputs(ctx context.Context, st *stage.Stage, o *outputs, out *runOu
 	case man.SearchCut:
 		out.Warnings = append(out.Warnings, "more files match than the search returns")
 	}
-	if err != nil && len(man.Files) > 0 {
+	if err != nil {
 		out.Warnings = append(out.Warnings, err.Error())
-		return nil
 	}
-	return err
 }
 
 type saveInput struct {

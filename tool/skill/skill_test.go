@@ -61,6 +61,8 @@ func TestTools(t *testing.T) {
 		{"skill_run", `{"skill":"pdf","command":"sleep 20","timeout":1}`, "[timed out]"},
 		{"skill_run", `{"skill":"pdf","command":"head -c 2000000 /dev/zero | tr '\\0' x"}`, "x\n... (output truncated, 1992500 bytes elided)\nx"},
 		{"skill_run", `{"skill":"pdf","command":"truncate -s 5G $OUTPUT_DIR/big.bin","timeout":99999999999,"outputs":{"globs":["out/big.bin"],"inline":true,"max_file_bytes":99999999999,"max_total_bytes":99999999999}}`, "out/big.bin (application/octet-stream, 5368709120 bytes)"},
+		{"skill_run", `{"skill":"pdf","command":"echo ran; echo text > $OUTPUT_DIR/b.txt","outputs":{"globs":["../x","out/b.txt"]}}`, "ran\n\n[exit status 0]"},
+		{"skill_run", `{"skill":"pdf","command":"echo ran","outputs":{"globs":["../x"],"max_files":-1}}`, "ran\n\n[exit status 0]"},
 		{"skill_run", `{"skill":"pdf","command":"cat $WORK_DIR/inputs/more.md","inputs":[{"from":"skill://other/more.md"}]}`, "of the other"},
 		{"skill_load", `{"skill":"other","include_all_docs":true}`, "documents did not fit; ask for them by name: "},
 		{"skill_load", `{"skill":"other","docs":["z.md"]}`, "the last"},
