@@ -251,7 +251,7 @@ func writeMarkdown(b *bytes.Buffer, r *Result, most int) {
 			fmt.Fprintf(b, "\n...and %d more failures.\n", len(r.failedExecutions())-most)
 			break
 		}
-		fmt.Fprintf(b, "\n<details><summary>%s &gt; %s: %s</summary>\n\n", escapeMarkup(f.caseID), escapeMarkup(f.Runner.ID), escapeMarkup(f.failureClass().Label+" ["+f.failureClass().ID+"]"))
+		fmt.Fprintf(b, "\n<details><summary>%s &gt; %s: %s</summary>\n\n", escapeMarkup(f.caseID), escapeMarkup(f.Runner.ID), escapeMarkup(classText(f.failureClass())))
 		if f.Error != nil {
 			fmt.Fprintf(b, "```text\n%s\n```\n", strings.ReplaceAll(PlainText(f.Error.Name+": "+f.Error.Message), "```", "'''"))
 		}

@@ -317,6 +317,9 @@ func (f failedExecution) failureClass() Class {
 	return *f.FailureClass
 }
 
+// classText names a class: a class need not have a label.
+func classText(c Class) string { return strings.TrimSpace(c.Label + " [" + c.ID + "]") }
+
 func writeClassTable(b *bytes.Buffer, r *Result) {
 	byClass := map[string][]failedExecution{}
 	var order []string
@@ -332,8 +335,7 @@ func writeClassTable(b *bytes.Buffer, r *Result) {
 	}
 	b.WriteString("\nFailure classes\n")
 	for _, id := range order {
-		label := byClass[id][0].failureClass().Label
-		fmt.Fprintf(b, "\n%s [%s] (%d)\n", strings.TrimSpace(label), id, len(byClass[id]))
+		fmt.Fprintf(b, "\n%s (%d)\n", classText(byClass[id][0].failureClass()), len(byClass[id]))
 		for _, f := range byClass[id] {
 			fmt.Fprintf(b, "- %s > %s\n", oneLine(f.caseID), f.Runner.ID)
 		}

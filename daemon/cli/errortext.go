@@ -161,6 +161,8 @@ var advices = []struct {
 	{lazyregexp.New(`outside (the )?workspace`), "give a path inside the workspace, such as src/main.go"},
 	{lazyregexp.New(`^arguments are not JSON`), `give a JSON object, such as: croft tool Read '{"file_path": "README.md"}'; croft tool NAME --schema shows the arguments`},
 	{lazyregexp.New(` is required$`), "croft tool NAME --schema shows the arguments"},
+	{lazyregexp.New(`^load .*not valid YAML`), "mend the line, or see the keys: croft eval schema suite"},
+	{lazyregexp.New(`^read config .*not valid YAML`), "mend the line, or see the keys: croft eval schema config"},
 	{lazyregexp.New(`not valid YAML`), "mend the line, or see the keys: croft config schema"},
 	{lazyregexp.New(`there is no such file$`), "croft config print writes a configuration with all defaults, to begin with"},
 	{lazyregexp.New(`no backup`), "give a file that croft backup FILE wrote"},

@@ -263,6 +263,8 @@ var mistakes = []mistake{
 	{"ws list --config nope.yaml", "nope.yaml: not found", "croft config print"},
 	{"ws list --config misspelt.yaml", `unknown key "defaults.provder"`, "allowed are provider"},
 	{"config check broken.yaml", "not valid YAML", "croft config schema"},
+	{"eval run broken.yaml --config runners.yaml", "not valid YAML", "croft eval schema suite"},
+	{"eval run broken.yaml --config broken.yaml", "not valid YAML", "croft eval schema config"},
 }
 
 // TestMistakes: a wrong command line is answered with what is wrong and what to do, in the
@@ -281,7 +283,7 @@ func TestMistakes(t *testing.T) {
 	t.Setenv("CROFT_DATA", filepath.Join(home, "data"))
 	t.Setenv("DOCKER_HOST", "unix://"+filepath.Join(home, "no-engine.sock"))
 	for name, content := range map[string]string{
-		"f": "", "misspelt.yaml": "defaults:\n  provder: sandbox\n", "broken.yaml": "defaults: [\n", "newer/version": "99\n",
+		"f": "", "misspelt.yaml": "defaults:\n  provder: sandbox\n", "broken.yaml": "defaults: [\n", "runners.yaml": "runners: {a: {agent: {type: codex, model: m}}}\n", "newer/version": "99\n",
 	} {
 		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 			t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 // assertion did not run: the case does not exist, the report is not JSON, or ctx ended.
 func (s *Suite) Assert(ctx context.Context, caseID string, report json.RawMessage, env AssertEnv) (*Outcome, error) {
 	var out *Outcome
-	ex := &execution{env: env, report: report}
+	ex := &execution{env: env, report: report, late: true}
 	if env != nil {
 		ex.info = env.Info()
 	}
@@ -71,7 +71,7 @@ func (s *Suite) runHandler(ctx context.Context, call handlerCall, caseID string,
 		if err != nil {
 			return err
 		}
-		ex := &execution{env: of.env, info: of.info, report: of.report}
+		ex := &execution{env: of.env, info: of.info, report: of.report, late: of.late && r.node == nil}
 		var answer *nodeAnswer
 		err = r.vm.runExecution(ctx, ex, func() error {
 			c, value, err := r.callArguments(caseID, ex.report)

@@ -36,8 +36,8 @@ func TestSoftAssertionsAreSoft(t *testing.T) {
 	if out := judge(t, s, "c", `{"hard":true}`, nil); !strings.HasPrefix(out.Error.Message, "4 assertion failures") || !strings.HasSuffix(out.Error.Message, "\n4. hard") {
 		t.Errorf("a later hard failure: %q, want it to be the fourth", out.Error.Message)
 	}
-	if out := judge(t, s, "c", `{"crash":true}`, nil); out.Error.Message != "crash" || out.Origin != OriginHook {
-		t.Errorf("a later crash: %q of %s, want the crash alone", out.Error.Message, out.Origin)
+	if out := judge(t, s, "c", `{"crash":true}`, nil); !strings.HasPrefix(out.Error.Message, "4 assertion failures") || !strings.HasSuffix(out.Error.Message, "\n4. Error: crash") || out.Origin != OriginAssertion {
+		t.Errorf("a later crash: %q of %s, want it to be the fourth", out.Error.Message, out.Origin)
 	}
 }
 
@@ -119,5 +119,15 @@ func TestUnusedNodeModulesAreNoError(t *testing.T) {
 	s := load(t, "a.ts", `import type { Server } from "node:http"; import { x } from "./types"; type T = typeof x; export default [{ id: "a", prompt: "p", extra: 1, assert() {} }];`, "types.ts", `export let x: number;`)
 	if len(s.Notices) != 1 || !strings.Contains(s.Notices[0], "extra") {
 		t.Errorf("notices = %q, want one of the key extra", s.Notices)
+	}
+}
+
+// TestTimerThatThrowsLate: what a timer throws soon after its case has ended fails the case.
+func TestTimerThatThrowsLate(t *testing.T) {
+	dir := write(t, "a.suite.mjs", `export default [{ id: "c", prompt: "p", assert() { setTimeout(() => { throw new Error("late") }, 5); } }];`)
+	for name, s := range bothEngines(t, dir+"/a.suite.mjs", Limit{}) {
+		if out := judge(t, s, "c", `{}`, nil); out.Passed || out.Error.Message != "late" {
+			t.Errorf("%s: passed %v, error %+v, want it to fail with late", name, out.Passed, out.Error)
+		}
 	}
 }

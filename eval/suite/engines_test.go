@@ -158,6 +158,12 @@ func TestTheWorkspaceIsTheSameInBothEngines(t *testing.T) {
 	bodies := []string{
 		`assert.files.exists(report, "made.txt"); assert.files.equals(report, "made.txt", "other")`,
 		`assert.soft.equal(1, 2); assert.soft.output.includes(report, "zzz"); assert.equal(3, 4)`,
+		`setTimeout(() => { throw new Error("late") }, 5)`,
+		`setTimeout(() => setTimeout(() => { throw new Error("later") }, 1), 1); assert.soft.ok(false, "soft one")`,
+		`setTimeout(() => { throw new Error("never") }, 60000)`,
+		`assert.soft.ok(false, "soft one"); throw new Error("boom")`,
+		`assert.soft.ok(false, "soft one"); throw "a text"`,
+		`assert.soft.ok(false, "soft one"); throw null`,
 		`console.log("a %d", 1, { b: [1, 2] }); console.error(new Map([[1, 2]])); process.stdout.write("out\n")`,
 		`process.exit(3)`,
 		`const text = await readFile(path.join(report.workspace, "made.txt"), "utf8"); assert.equal(text, "x")`,

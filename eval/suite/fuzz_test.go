@@ -18,7 +18,7 @@ func FuzzYAML(f *testing.F) {
 		if err != nil {
 			return
 		}
-		module, bad := doc.writeModule()
+		module, bad, _ := doc.writeModule()
 		if bad != nil {
 			if bad.message == "" {
 				t.Error("an error without words")

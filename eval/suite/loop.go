@@ -79,6 +79,8 @@ type execution struct {
 	value   goja.Value      // of the promise
 	err     error           // why it can't go on: interrupted, exited
 	timers  []*pendingTimer // pending timers, sorted by due time
+	late    bool            // it waits for timers that are due soon after its promise is settled
+	ended   time.Time       // when it began to wait for them
 	logs    []Log
 	written int // bytes of logs
 	judged  []Judgement
@@ -220,6 +222,9 @@ func (v *vm) finishIfDone(ex *execution) {
 			return
 		}
 		ex.fail(fmt.Errorf("suite: %w: it waits for a promise that nothing will settle", fault.Failed))
+	}
+	if ex.err == nil && ex.awaitsTimer() {
+		return
 	}
 	finish := ex.finish
 	ex.finish = nil

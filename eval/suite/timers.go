@@ -15,8 +15,23 @@ type pendingTimer struct {
 	fn  goja.Callable
 }
 
+// lateTimers is how long a case waits for its timers after its assertion has ended: what
+// they throw fails the case. Timers that are due later do not run.
+const lateTimers = 100 * time.Millisecond
+
+// awaitsTimer reports whether an execution whose promise is settled waits for a timer.
+func (ex *execution) awaitsTimer() bool {
+	if !ex.late || len(ex.timers) == 0 {
+		return false
+	}
+	if ex.ended.IsZero() {
+		ex.ended = time.Now()
+	}
+	return ex.timers[0].due.Before(ex.ended.Add(lateTimers))
+}
+
 // startTimer calls fn after ms, unless the returned function is called before. A timer
-// does not keep an execution alive after its promise is settled.
+// does not keep an execution alive after its promise is settled, but for lateTimers.
 //
 // Go timers may fire in any order on a busy machine. Each one that fires runs the pending
 // timer that is due first, so that all run in order.

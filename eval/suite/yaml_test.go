@@ -85,12 +85,16 @@ func TestYAMLErrorsNameThePlace(t *testing.T) {
 		{"two assertions", "cases:\n  - id: a\n    prompt: x\n    assert:\n      - output.includes: x\n        output.notEmpty: true\n", "expected one assertion in each entry"},
 		{"no cases", "cases: []\n", "expected at least one case"},
 		{"mode", "workspace: {mode: banana}\ncases:\n  - {id: a, prompt: x, assert: [output.notEmpty: true]}\n", `Invalid suite config at workspace.mode: expected "none", "shared", or "isolated"`},
-		{"script", "cases:\n  - id: a\n    prompt: x\n    assert: |\n      const x = ;\n", "a.suite.yaml:5:17: Unexpected \";\""},
+		{"script", "cases:\n  - id: a\n    prompt: x\n    assert: |\n      const x = ;\n", "a.suite.yaml:5:17: invalid argument: Unexpected \";\""},
 		{"twice", "cases:\n  - {id: a, prompt: x, assert: [output.notEmpty: true]}\n  - {id: a, prompt: x, assert: [output.notEmpty: true]}\n", "Duplicate case id: a"},
 		{"syntax", "cases:\n  - id: [\n", "not valid YAML"},
 		{"anchor", "cases: &x []\n", "not allowed"},
 		{"flags", "cases:\n  - {id: a, prompt: x, assert: [output.includes: {regex: x, flags: g}]}\n", "expected letters of i, m, s and u"},
-		{"script in expression", "cases:\n  - {id: a, prompt: x, assert: [js: 'assert.equal(1, 2']}\n", "Expected \")\""},
+		{"script in expression", "cases:\n  - {id: a, prompt: x, assert: [js: 'assert.equal(1, 2']}\n", ":2:54: invalid argument: Expected \")\" but found the end of the script"},
+		{"bracket missing", "cases:\n  - id: a\n    prompt: x\n    assert: |\n      assert.ok((1)\n", "a.suite.yaml:5:20: invalid argument: Expected \")\" but found the end of the script"},
+		{"brace missing", "cases:\n  - id: a\n    prompt: x\n    assert: |\n      if (1) {\n  - {id: b, prompt: x, assert: [output.notEmpty: true]}\n", "a.suite.yaml:5:15: invalid argument: "},
+		{"brace twice", "cases:\n  - id: a\n    prompt: x\n    assert: |\n      assert.ok(1); }\n", "a.suite.yaml:5:"},
+		{"class", "cases:\n  - id: a\n    prompt: x\n    assert: [output.notEmpty: true]\n    classifyFailure: |\n      return (1\n", "a.suite.yaml:6:16: "},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := tryLoad(t, "a.suite.yaml", test.text)

@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/evanw/esbuild/pkg/api"
+
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/strictyaml"
 )
 
 // yamlSuite reads a suite in YAML and generates an equivalent module. Each assertion is
@@ -16,15 +19,19 @@ func yamlSuite(path string) (bundleInput, error) {
 	if err != nil {
 		return bundleInput{}, err
 	}
-	text, bad := doc.writeModule()
+	text, bad, broken := doc.writeModule()
+	if broken != nil {
+		return bundleInput{}, &Error{Verb: "load", File: path + broken.At.String(), Code: fault.InvalidArgument, Message: broken.Text}
+	}
 	if bad != nil {
 		return bundleInput{}, &Error{Verb: "load", File: path + doc.positionOf(bad.path), Code: fault.InvalidArgument, Message: bad.message}
 	}
 	return bundleInput{path: path, text: text}, nil
 }
 
-// writeModule generates TypeScript for a suite.
-func (d *yamlDocument) writeModule() (string, *badValue) {
+// writeModule generates TypeScript for a suite. broken is the first script with a syntax
+// error.
+func (d *yamlDocument) writeModule() (text string, bad *badValue, broken *strictyaml.Error) {
 	r := &valueReader{what: "suite"}
 	top := r.readObject(d.value, "", "cases", "workspace")
 	w := &layout{}
@@ -52,7 +59,7 @@ func (d *yamlDocument) writeModule() (string, *badValue) {
 		w.write("\nexport const workspace = " + r.encodeJSON(ws, "workspace") + ";")
 	}
 	w.write("\nexport default [" + strings.Join(out, ",") + "];\n")
-	return w.text(), r.err
+	return w.text(), r.err, w.broken
 }
 
 // writeCase writes the assertions of a case, and returns the case as an expression that
@@ -127,6 +134,9 @@ const scriptHead = "run.push(async (report, ctx) => {"
 // writeScript writes JavaScript at its position in the file.
 func (d *yamlDocument) writeScript(w *layout, text, path, head string) {
 	p := d.positions[path]
+	if w.broken == nil {
+		w.broken = p.checkScript(text)
+	}
 	if p.text == 0 { // on the line of its key
 		w.writeAt(p.Line-1, 1, head)
 		w.writeAt(p.Line, p.Column, text+"\n});")
@@ -137,6 +147,31 @@ func (d *yamlDocument) writeScript(w *layout, text, path, head string) {
 		w.writeAt(p.text+i, p.indent+1, line)
 	}
 	w.write("\n});")
+}
+
+// checkScript parses a script alone. In the module a script with a bracket too many or too
+// few is an error at the code that follows it, which the file does not have.
+func (p valuePosition) checkScript(text string) *strictyaml.Error {
+	text = strings.TrimRight(text, "\n")
+	res := api.Transform("async (report, ctx) => {\n"+text+"\n}", api.TransformOptions{Loader: api.LoaderTS, LogLevel: api.LogLevelSilent, LogLimit: 1})
+	if len(res.Errors) == 0 || res.Errors[0].Location == nil {
+		return nil
+	}
+	lines := strings.Split(text, "\n")
+	bad := res.Errors[0]
+	row, column, told := bad.Location.Line-2, bad.Location.Column, bad.Text
+	if row >= len(lines) {
+		row, column = len(lines)-1, len([]rune(lines[len(lines)-1]))
+		told = strings.ReplaceAll(told, `found "}"`, "found the end of the script")
+		if !strings.Contains(told, "the end of the script") {
+			told = "the brackets of the script do not match: " + told
+		}
+	}
+	at := strictyaml.Position{Line: p.Line, Column: p.Column + column}
+	if p.text != 0 {
+		at = strictyaml.Position{Line: p.text + row, Column: p.indent + 1 + column}
+	}
+	return &strictyaml.Error{At: at, Text: told}
 }
 
 // encodeJSON encodes data for the module.
@@ -155,6 +190,8 @@ type layout struct {
 	line, column int // of what comes next, from 0
 	asserts      int // functions in run
 	classes      int // functions in classes
+
+	broken *strictyaml.Error // the first script with a syntax error
 }
 
 func (w *layout) write(text string) {

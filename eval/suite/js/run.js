@@ -38,17 +38,24 @@ function describe(error) {
 // written is the stack of an error that sums others up.
 const written = Symbol("stack");
 
+// textOf is the line of a failure in a sum: the message of an assertion, and what else was
+// thrown with its name.
+function textOf(error) {
+  if (error instanceof AssertionError) return error.message;
+  return error instanceof Error ? headline(error) : describe(error).message;
+}
+
 function sumUp(failures) {
   const count = failures.length;
   const message = [
     `${count} assertion failure${count === 1 ? "" : "s"} collected during case execution:`,
-    ...failures.map((error, i) => `${i + 1}. ${error.message}`),
+    ...failures.map((error, i) => `${i + 1}. ${textOf(error)}`),
   ].join("\n");
   const sum = new AssertionError({ message, actual: count, expected: 0, operator: "softAssertions" });
   sum.stack = failures[0].stack; // its place is that of the first
-  sum[written] = [`AssertionError: ${message}`, ...failures.map((error, i) => `Assertion ${i + 1}\n${stackOf(error)}`)].join("\n\n");
-  sum[questionsKey] = failures.flatMap((error) => error[questionsKey] ?? []);
-  const tagged = failures.find((error) => error[classKey] !== undefined);
+  sum[written] = [`AssertionError: ${message}`, ...failures.map((error, i) => `Assertion ${i + 1}\n${error instanceof Error ? stackOf(error) : textOf(error)}`)].join("\n\n");
+  sum[questionsKey] = failures.flatMap((error) => error?.[questionsKey] ?? []);
+  const tagged = failures.find((error) => error?.[classKey] !== undefined);
   if (tagged) sum[classKey] = tagged[classKey];
   return sum;
 }
@@ -63,8 +70,7 @@ module.exports = {
   // was collected softly.
   verdict(threw, error, state) {
     const soft = state?.soft ?? [];
-    if (threw && error instanceof AssertionError && soft.length > 0) error = sumUp([...soft, error]);
-    else if (!threw && soft.length > 0) error = sumUp(soft);
+    if (soft.length > 0) error = sumUp(threw ? [...soft, error] : soft);
     else if (!threw) return { passed: true };
     return {
       passed: false,

@@ -379,9 +379,10 @@ const tag = (value) => Object.prototype.toString.call(value);
 // primitives with ==.
 function same(a, b, strict, seen = []) {
   if (a === b) return a !== 0 || !strict || Object.is(a, b);
-  if (typeof a !== "object" || typeof b !== "object" || a === null || b === null) {
-    if (strict || typeof a === "object" || typeof b === "object") return Object.is(a, b) && typeof a !== "object";
-    return a == b || (a !== a && b !== b); // eslint-disable-line eqeqeq
+  const plain = (x) => typeof x !== "object" || x === null;
+  if (plain(a) || plain(b)) {
+    if (strict) return Object.is(a, b);
+    return plain(a) && plain(b) && (a == b || (a !== a && b !== b)); // eslint-disable-line eqeqeq
   }
   if (strict && Object.getPrototypeOf(a) !== Object.getPrototypeOf(b)) return false;
   if (tag(a) !== tag(b) || Array.isArray(a) !== Array.isArray(b)) return false;
