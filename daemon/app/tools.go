@@ -320,7 +320,8 @@ func (r *registryWorkspaces) List(ctx context.Context) ([]tool.Entry, error) {
 	return entries, nil
 }
 
-// Find looks one workspace up.
+// Find looks one workspace up. A failed one that ctx may see is an error with the reason;
+// after an outage it is tried again.
 func (r *registryWorkspaces) Find(ctx context.Context, name string) (tool.Entry, error) {
 	missing := fmt.Errorf("app: workspace %q: %w", name, fault.NotFound)
 	if !driver.ValidID(name) && !driver.ValidWorkspaceName(name) {
@@ -329,6 +330,14 @@ func (r *registryWorkspaces) Find(ctx context.Context, name string) (tool.Entry,
 	rec, err := r.registry.Lookup(ctx, "", name)
 	if err != nil {
 		return tool.Entry{}, err
+	}
+	if rec.State == registry.Failed && auth.Sees(ctx, rec.Tenant) {
+		if _, err := r.registry.Acquire(ctx, rec.ID); err != nil {
+			return tool.Entry{}, err
+		}
+		if rec, err = r.registry.Lookup(ctx, "", rec.ID); err != nil {
+			return tool.Entry{}, err
+		}
 	}
 	r.mu.Lock()
 	only := r.only

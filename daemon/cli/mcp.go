@@ -20,6 +20,7 @@ import (
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/host/toolchain"
 	"github.com/croft-run/croft/internal/suggest"
+	"github.com/croft-run/croft/registry"
 	"github.com/croft-run/croft/server/mcpserver"
 	"github.com/croft-run/croft/snapshot/history"
 	"github.com/croft-run/croft/tool"
@@ -421,8 +422,10 @@ func parseApproval(rules []string) (*tool.Approval, error) {
 	return a, nil
 }
 
-// namedWorkspaces returns the workspaces of --workspace.
+// namedWorkspaces returns the workspaces of --workspace. A failed one is an error: it would
+// only have an empty list of tools.
 func (a *command) namedWorkspaces(ctx context.Context, sys *app.System, opts toolFlags) (tool.Workspaces, error) {
+	set := sys.Workspaces(opts.names...)
 	for _, name := range opts.names {
 		rec, err := sys.Registry.Lookup(ctx, "", name)
 		if err != nil {
@@ -431,8 +434,14 @@ func (a *command) namedWorkspaces(ctx context.Context, sys *app.System, opts too
 		if opts.readOnly && !rec.Spec.Policy.ReadOnly {
 			return nil, usagef("--read-only: workspace %s is writable; open one with croft ws open --read-only", name)
 		}
+		if rec.State != registry.Failed {
+			continue
+		}
+		if _, err := set.Get(ctx, name); err != nil {
+			return nil, err
+		}
 	}
-	return sys.Workspaces(opts.names...), nil
+	return set, nil
 }
 
 // A dirSet holds the workspaces of croft mcp in directories, and their forks.
