@@ -53,6 +53,13 @@ func (c *Call) KeepBefore(ctx context.Context, names ...string) {
 	}
 }
 
+// KeepStates is KeepBefore for a caller that knows the states.
+func (c *Call) KeepStates(list ...KeptFile) {
+	for _, k := range list {
+		c.keepBefore(k)
+	}
+}
+
 // keepBefore keeps a file, unless an earlier state of it is kept already.
 func (c *Call) keepBefore(k KeptFile) {
 	if k.Err == nil && len(k.Content) > maxKeptBefore {

@@ -33,7 +33,7 @@ const marker = "7d1f-belongs-to-other"
 var named = map[string][]string{
 	"workspace": {"apply source"},
 	"snapshot": {
-		"apply since", "diff from", "diff to", "fork snapshot", "snapshot_delete name", "snapshot_diff name", "snapshot_restore name", "undo to",
+		"apply since", "diff from", "diff to", "fork snapshot", "snapshot_delete name", "snapshot_diff name", "snapshot_restore name", "undo edit",
 		"workspace_branch snapshot", "workspace_delete_snapshot snapshot", "workspace_restore snapshot",
 	},
 	"session": {
@@ -53,7 +53,7 @@ var named = map[string][]string{
 		"find_definition file_path", "find_references file_path", "format files", "git_commit paths", "git_diff from", "git_diff paths", "git_diff to", "git_log paths", "git_log revision",
 		"hover file_path", "insert_after_method file_path", "list path", "move from", "move to", "project_symbols file_path", "rename_in_file file_path",
 		"rename_symbol file_path", "render_dot output_path", "render_mermaid output_path", "run_lint files", "run_script dir", "run_tests files", "run_typecheck files",
-		"skill_load docs", "skill_run cwd", "skill_run inputs.to", "skill_run outputs.globs", "snapshot_diff paths", "tests_covering file", "undo paths",
+		"skill_load docs", "skill_run cwd", "skill_run inputs.to", "skill_run outputs.globs", "snapshot_diff paths", "snapshot_restore paths", "tests_covering file", "undo paths",
 		"workspace_create_context cwd", "workspace_edit_file path", "workspace_exec cwd", "workspace_glob pattern", "workspace_grep include", "workspace_grep path",
 		"workspace_ls path", "workspace_mkdir path", "workspace_read_file path", "workspace_rm path", "workspace_run args", "workspace_run cwd", "workspace_run_code cwd",
 		"workspace_run_script cwd", "workspace_save_artifact path", "workspace_stat path", "workspace_write_file path",

@@ -65,7 +65,7 @@ func (t *toolFlags) registerFlags(f *pflag.FlagSet) {
 
 // registerCheckpoints adds the flag that asks for checkpoints.
 func registerCheckpoints(f *pflag.FlagSet, value *string) {
-	f.StringVar(value, "checkpoints", "", "take a checkpoint after each call or command that changes files, for undo; keep at most COUNT/AGE")
+	f.StringVar(value, "checkpoints", "", "take a checkpoint after each call or command that changes files, to return to; keep at most COUNT/AGE")
 	f.Lookup("checkpoints").NoOptDefVal = "100/168h"
 }
 

@@ -252,9 +252,9 @@ func TestStateSurvivesARestart(t *testing.T) {
 	if got, err := os.ReadFile(filepath.Join(dir, "a.txt")); err != nil || string(got) != "two\n" {
 		t.Errorf("after redo the file is %q, %v", got, err)
 	}
-	session(func(a *agent) { a.ok("undo", m{"to": "first"}) })
+	session(func(a *agent) { a.ok("snapshot_restore", m{"name": "first"}) })
 	if got, err := os.ReadFile(filepath.Join(dir, "a.txt")); err != nil || string(got) != "one\n" {
-		t.Errorf("after undo to the snapshot the file is %q, %v", got, err)
+		t.Errorf("after a restore of the snapshot the file is %q, %v", got, err)
 	}
 }
 

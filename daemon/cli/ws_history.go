@@ -117,6 +117,13 @@ func (a *command) wsUndoRedo(ctx context.Context, name string, move func(context
 			return err
 		}
 		a.note("returned to snapshot %s of %s (%s); the previous state is snapshot %s", m.To.ID, timeText(m.To.Created), orDash(printable(stateText(m.To))), m.Before.ID)
+		const most = 10
+		for _, name := range m.Changed[:min(len(m.Changed), most)] {
+			a.note("changed: %s", printable(name))
+		}
+		if more := len(m.Changed) - most; more > 0 {
+			a.note("changed: %d more", more)
+		}
 		return a.printAnswer(m, func(w io.Writer) error {
 			_, err := fmt.Fprintln(w, m.To.ID)
 			return err

@@ -25,7 +25,7 @@ const (
 var defaultTools = []string{
 	"Read", "Write", "Edit", "Glob", "Grep", "search_code", "Bash", "BashOutput", "KillShell",
 	"run_tests", "check", "symbol", "rename_symbol", "edit_code", "profile",
-	"snapshot", "undo", "diff", "fork", "apply",
+	"snapshot", "snapshot_restore", "undo", "diff", "fork", "apply",
 	// Offered only where a secret, a skill or the network is there.
 	"secret", "secrets_available", "skill_load", "skill_run", "web_fetch",
 }

@@ -31,7 +31,9 @@ type Edit struct {
 	Created time.Time    `json:"created"`
 	Files   []EditedFile `json:"files"`
 
-	file string // name of its file; they sort by time
+	file   string    // name of its file; they sort by time
+	chosen []int     // indices of the files that Find chose
+	next   time.Time // of a move of this edit: later than all that was recorded
 }
 
 // An EditedFile is a file before and after an edit.
@@ -39,7 +41,8 @@ type EditedFile struct {
 	Path   string    `json:"path"`
 	Before FileState `json:"before"`
 	After  FileState `json:"after"`
-	Undone time.Time `json:"undone,omitzero"` // when it was undone
+	Undone time.Time `json:"undone,omitzero"` // when it was undone; zero if it is not
+	Redone time.Time `json:"redone,omitzero"` // when it was redone last
 
 	// Reason says why the change can't be undone, such as "it is a directory"; "" if it
 	// can.
@@ -125,52 +128,95 @@ func (e Edits) List() ([]Edit, error) {
 	return list, err
 }
 
-// Find returns the edit that a choice selects; false if there is none. Undo takes the
-// newest edit, redo the one that was undone last.
+// Find returns the edit that a choice selects; false if there is none. Undo takes what was done
+// or redone last. Redo takes what was undone last, if no edit was recorded since; an edit that
+// the choice names by its id or by paths is redone after that, too. What one call of Move undid
+// is redone by one call, and the other way round.
 func (e Edits) Find(c EditChoice) (found Edit, ok bool, err error) {
 	list, err := e.List()
+	next := time.Now().UTC()
 	var last time.Time
 	for _, edit := range list {
-		for _, i := range edit.chosen(c) {
-			if f := edit.Files[i]; !ok || c.Redo && f.Undone.After(last) {
-				found, ok, last = edit, true, f.Undone
+		for i, f := range edit.Files {
+			for _, t := range []time.Time{edit.Created, f.Undone, f.Redone} {
+				if !t.Before(next) { // the clock was set back
+					next = t.Add(1)
+				}
+			}
+			at := edit.movedAt(i, c.Redo)
+			isOutdated := c.Redo && c.ID == "" && len(c.Paths) == 0 && at.Before(list[0].Created)
+			if edit.matches(i, c) && !isOutdated && (!ok || at.After(last)) {
+				found, ok, last = edit, true, at
 			}
 		}
 	}
+	for i := range found.Files {
+		if found.matches(i, c) && (c.ID != "" || found.movedAt(i, c.Redo).Equal(last)) {
+			found.chosen = append(found.chosen, i)
+		}
+	}
+	found.next = next
 	return found, ok, err
 }
 
-// chosen returns the indices of the files that a choice selects.
-func (edit *Edit) chosen(c EditChoice) []int {
-	var out []int
-	for i, f := range edit.Files {
-		if (c.ID == "" || c.ID == edit.ID) && f.Undone.IsZero() != c.Redo &&
-			(len(c.Paths) == 0 || slices.ContainsFunc(c.Paths, func(p string) bool { return isAtOrBelow(f.Path, p) })) {
-			out = append(out, i)
+// matches reports whether a choice may select a file of the edit.
+func (edit *Edit) matches(i int, c EditChoice) bool {
+	f := &edit.Files[i]
+	return (c.ID == "" || c.ID == edit.ID) && f.Undone.IsZero() != c.Redo &&
+		(len(c.Paths) == 0 || slices.ContainsFunc(c.Paths, func(p string) bool { return isAtOrBelow(f.Path, p) }))
+}
+
+// movedAt returns when a file was brought to its present state: after the edit or, for redo,
+// before it.
+func (edit *Edit) movedAt(i int, redo bool) time.Time {
+	f := &edit.Files[i]
+	switch {
+	case redo:
+		return f.Undone
+	case f.Redone.IsZero():
+		return edit.Created
+	}
+	return f.Redone
+}
+
+// Explain reports whether edits alone led from a content of a file to its present one. They are
+// digests, "" where there is no file.
+func (e Edits) Explain(path, from, now string) (bool, error) {
+	list, err := e.List()
+	for _, edit := range list {
+		for _, f := range edit.Files {
+			switch {
+			case f.Path != path || !f.Undone.IsZero():
+				continue
+			case f.Reason != "" || f.After.Digest != now:
+				return false, err
+			}
+			if now = f.Before.Digest; now == from {
+				return true, err
+			}
 		}
 	}
-	return out
+	return false, err
 }
 
 func isAtOrBelow(name, dir string) bool {
 	return name == dir || dir == "." || strings.HasPrefix(name, dir+"/")
 }
 
-// Move brings the files of an edit to the state before it or, with Redo, after it: all of
-// those that the choice selects, or none. If one has changed since, the error is a Conflict
-// that shows both states. It returns the edit with the files that it moved.
-func (e Edits) Move(ctx context.Context, ws *workspace.Workspace, edit Edit, c EditChoice) (Edit, error) {
-	verb, undone := "undo", time.Now().UTC()
+// Move brings the files of an edit of Find to the state before it or, with redo, after it: all of
+// those that were chosen, or none. If one has changed since, the error is a Conflict that shows
+// both states. It returns the edit with the files that it moved.
+func (e Edits) Move(ctx context.Context, ws *workspace.Workspace, edit Edit, redo bool) (Edit, error) {
+	verb := "undo"
 	states := func(f *EditedFile) (from, to *FileState) { return &f.After, &f.Before }
-	if c.Redo {
-		verb, undone = "redo", time.Time{}
+	if redo {
+		verb = "redo"
 		states = func(f *EditedFile) (from, to *FileState) { return &f.Before, &f.After }
 	}
-	at := edit.chosen(c)
 	moved := edit
 	moved.Files = nil
 	var conflicts []string
-	for _, i := range at {
+	for _, i := range edit.chosen {
 		f := &edit.Files[i]
 		if f.Reason != "" {
 			return Edit{}, fmt.Errorf("%s %s (%s): %w: %s: %s", verb, edit.ID, edit.Step, fault.Unsupported, f.Path, f.Reason)
@@ -184,25 +230,31 @@ func (e Edits) Move(ctx context.Context, ws *workspace.Workspace, edit Edit, c E
 			conflicts = append(conflicts, conflictText(verb, f.Path, now, *to))
 			continue
 		}
-		from.Content = now.Content // of the state after the edit, for redo
+		if from.Mode == to.Mode {
+			to.Mode = now.Mode // the edit did not change it, and someone else may have
+		}
+		*from = now // its content is not kept before, and is needed to go back
 	}
 	if len(conflicts) > 0 {
 		return Edit{}, fmt.Errorf("%s %s (%s): %w: changed since, and nothing was written\n%s", verb, edit.ID, edit.Step, fault.Conflict, strings.Join(conflicts, ""))
 	}
-	for n, i := range at {
+	for n, i := range edit.chosen {
 		from, to := states(&edit.Files[i])
 		if err := writeState(ctx, ws, edit.Files[i].Path, *from, *to); err != nil {
 			back := context.WithoutCancel(ctx)
-			for _, i := range at[:n] {
+			for _, i := range edit.chosen[:n] {
 				from, to := states(&edit.Files[i])
 				err = errors.Join(err, writeState(back, ws, edit.Files[i].Path, *to, *from))
 			}
 			return Edit{}, err
 		}
 	}
-	for _, i := range at {
-		edit.Files[i].Undone = undone
-		moved.Files = append(moved.Files, edit.Files[i])
+	for _, i := range edit.chosen {
+		f := &edit.Files[i]
+		if f.Undone = edit.next; redo {
+			f.Undone, f.Redone = time.Time{}, edit.next
+		}
+		moved.Files = append(moved.Files, *f)
 	}
 	return moved, e.save(edit)
 }

@@ -115,6 +115,8 @@ func (r *Record) redoTarget(digest string) *State {
 type Move struct {
 	To     driver.SnapshotInfo `json:"to"`     // the new state
 	Before driver.SnapshotInfo `json:"before"` // the old state
+
+	Changed []string `json:"changed"` // paths
 }
 
 // Undo rolls a workspace back to the state before the current one.
@@ -141,7 +143,33 @@ func moveTo(ctx context.Context, ws *workspace.Workspace, verb string, choose fu
 		return Move{}, fmt.Errorf("%s: %w: %s", verb, fault.NotFound, otherwise)
 	}
 	before, err := ws.Rollback(ctx, to.ID, nil)
-	return Move{To: to.SnapshotInfo, Before: before}, err
+	if err != nil {
+		return Move{}, err
+	}
+	m := Move{To: to.SnapshotInfo, Before: before}
+	m.Changed, err = changedPaths(ctx, ws, before.ID, to.ID)
+	return m, err
+}
+
+// changedPaths returns the paths that differ between two snapshots.
+func changedPaths(ctx context.Context, ws *workspace.Workspace, from, to string) ([]string, error) {
+	a, err := Tree(ctx, ws, from, nil)
+	if err != nil {
+		return nil, err
+	}
+	b, err := Tree(ctx, ws, to, nil)
+	if err != nil {
+		return nil, err
+	}
+	d, err := snapshot.Diff(ctx, a, b, &snapshot.DiffOptions{NoGit: true, NoRenames: true})
+	if err != nil {
+		return nil, err
+	}
+	out := []string{}
+	for _, c := range d.Changes {
+		out = append(out, c.Path)
+	}
+	return out, nil
 }
 
 // currentDigest returns the digest of the current files.

@@ -20,9 +20,11 @@ import (
 	"github.com/croft-run/croft/provider/wrap/interpreters"
 	"github.com/croft-run/croft/secret"
 	"github.com/croft-run/croft/snapshot"
+	"github.com/croft-run/croft/snapshot/history"
 	"github.com/croft-run/croft/tool"
 	"github.com/croft-run/croft/tool/all"
 	"github.com/croft-run/croft/tool/skill"
+	"github.com/croft-run/croft/tool/snapshots"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -58,8 +60,13 @@ func newEnv(t *testing.T, files map[string]string) *tool.Env {
 	if err != nil {
 		t.Fatal(err)
 	}
+	edits := t.TempDir()
 	env, err := tool.NewEnv(tool.Config{
 		Tools: slices.Concat(all.Coding(), all.Workspace(), skillTools(t)), Sources: all.Sources(), Workspaces: set, Secrets: store,
+		Around: snapshots.Around(func(context.Context, *tool.Call) (history.Limits, bool) { return history.Limits{}, false }),
+		Records: func(_ context.Context, id string) (tool.Records, error) {
+			return tool.Records{Edits: filepath.Join(edits, id)}, nil
+		},
 		Fork: func(_ context.Context, _ *tool.Call, from, name string) (string, error) {
 			_, err := open(name, driver.Source{Snapshot: from})
 			return name, err
@@ -252,7 +259,7 @@ var examples = map[string]example{
 	"snapshot_restore": {before: remembered, args: `{"name": "before-rewrite"}`},
 	"snapshot_delete":  {before: remembered, args: `{"name": "before-rewrite"}`},
 	"diff":             {before: remembered, args: `{"from": "before-rewrite", "stat": true}`},
-	"undo":             {before: remembered, args: `{}`},
+	"undo":             {before: []string{read, `Edit {"file_path": "calc.go", "old_string": "Sum", "new_string": "Total", "replace_all": true}`}, args: `{}`},
 	"fork":             {args: `{"name": "attempt"}`},
 	"apply":            {before: []string{`fork {"name": "attempt", "workspace": "app"}`, `Write {"file_path": "notes.md", "content": "- faster\n", "workspace": "attempt"}`}, args: `{"source": "attempt", "workspace": "app"}`},
 

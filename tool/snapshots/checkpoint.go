@@ -46,7 +46,7 @@ func aroundCheckpoint(ctx context.Context, c *tool.Call, t *tool.Tool, about str
 	if err != nil {
 		return nil, err
 	}
-	if t.Family == tool.Snapshot {
+	if t.Family == tool.Snapshot && t.Name != undoName {
 		return func(context.Context) error { points.Moved(); return nil }, nil
 	}
 	if err := points.Begin(ctx); err != nil {
@@ -117,7 +117,7 @@ func (r *records) recordEdit(ctx context.Context, c *tool.Call, about string) er
 			f.Reason = tool.ErrorText(k.Err)
 		case err != nil:
 			f.Reason = tool.ErrorText(err)
-		case after.Digest == f.Before.Digest:
+		case after.Digest == f.Before.Digest && after.Mode == f.Before.Mode:
 			continue
 		}
 		after.Content = nil // the file has it, until the edit is undone

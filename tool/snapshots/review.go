@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -286,6 +287,13 @@ func applyChanges(ctx context.Context, c *tool.Call, in applyInput) (applyOutput
 	}
 	if len(out.Conflicts) > 0 && !in.Markers && !in.DryRun {
 		return applyOutput{}, tool.Errorf(fault.Conflict, "apply: %d conflict(s), and nothing was changed; markers=true writes those of lines into the files\n%s", len(out.Conflicts), conflictText(out.Conflicts))
+	}
+	if res.Undo != "" {
+		changed := slices.Clone(res.Applied)
+		for _, x := range res.Conflicts { // they have markers
+			changed = append(changed, x.Path)
+		}
+		keepOld(ctx, c, res.Undo, changed)
 	}
 	return out, nil
 }

@@ -2,7 +2,9 @@ package snapshots
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -157,7 +159,7 @@ type snapshotInput struct {
 func snapshotTool() *tool.Tool {
 	return tool.New(tool.Spec{
 		Name: "snapshot", Family: tool.Snapshot, Needs: snapshotCaps, FanOut: true,
-		Description: "Take a snapshot of all files of the workspace under a name, which undo returns to. Without a name, list the snapshots.",
+		Description: "Take a snapshot of all files of the workspace under a name, to which snapshot_restore returns. Without a name, list the snapshots.",
 	}, func(ctx context.Context, c *tool.Call, in snapshotInput) (snapshotsOutput, error) {
 		if in.Name == "" {
 			list, err := listSnapshots(ctx, c, listSnapshotsInput{})
@@ -202,20 +204,190 @@ func (o movedOutput) Text() string {
 func restoreTool() *tool.Tool {
 	return tool.New(tool.Spec{
 		Name: "snapshot_restore", Family: tool.Snapshot, Needs: snapshotCaps, FanOut: true, Idempotent: true,
-		Description: "Restore the files of the workspace to a snapshot, in place. A snapshot of the present state is taken first, so that undo can revert it.",
+		Description: "Return the files of the workspace, or with paths some of them, to a snapshot, in place. " +
+			"A snapshot of the present state is taken first; undo and a restore of that one take it back. " +
+			"In a directory of the user it first names the files that would change though no edit of a tool made them what they are, and needs force.",
 	}, restoreSnapshot)
 }
 
-func restoreSnapshot(ctx context.Context, c *tool.Call, in nameInput) (movedOutput, error) {
+type restoreInput struct {
+	Name  string   `json:"name" jsonschema:"name or id of the snapshot" croft:"name"`
+	Paths []string `json:"paths,omitempty" jsonschema:"only these files and directories" croft:"path"`
+	Force bool     `json:"force,omitempty" jsonschema:"also change files that the user or a command has changed"`
+}
+
+func restoreSnapshot(ctx context.Context, c *tool.Call, in restoreInput) (movedOutput, error) {
 	info, err := findSnapshot(ctx, c, in.Name)
 	if err != nil {
 		return movedOutput{}, err
+	}
+	if len(in.Paths) > 0 {
+		return restorePaths(ctx, c, info, cleanPaths(c, in.Paths))
+	}
+	if !in.Force {
+		if err := checkExplained(ctx, c, info); err != nil {
+			return movedOutput{}, err
+		}
 	}
 	before, err := c.Workspace.Rollback(ctx, info.ID, nil)
 	if err != nil {
 		return movedOutput{}, err
 	}
-	return newMovedOutput(ctx, c, "restored", info, before)
+	out, err := newMovedOutput(ctx, c, "restored", info, before)
+	if err == nil {
+		keepOld(ctx, c, before.ID, out.Changed)
+	}
+	return out, err
+}
+
+// checkExplained returns an error if a restore of a directory that its user works in, too, would
+// change files that are not what edits of tools made of the snapshot. It names them.
+func checkExplained(ctx context.Context, c *tool.Call, to driver.SnapshotInfo) error {
+	kept, err := recordsOf(ctx, c)
+	if err != nil || !kept.Opened {
+		return err
+	}
+	d, err := compareStates(ctx, c.Workspace, history.Now, to.ID, &snapshot.DiffOptions{NoGit: true, NoRenames: true})
+	if err != nil {
+		return err
+	}
+	var list strings.Builder
+	n := 0
+	for _, ch := range d.Changes {
+		now, then := ch.Old, ch.New
+		if isDirectory(now) && then == nil || now == nil && isDirectory(then) {
+			continue
+		}
+		explained, err := history.Edits(kept.Edits).Explain(ch.Path, digestOf(then), digestOf(now))
+		if err != nil {
+			return err
+		}
+		if explained {
+			continue
+		}
+		if n++; n <= maxNamed {
+			fmt.Fprintf(&list, "%s %s\n", restoreVerb(ch), ch.Path)
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	if n > maxNamed {
+		fmt.Fprintf(&list, "... and %d more\n", n-maxNamed)
+	}
+	return tool.Errorf(fault.Conflict, "restore %s: nothing was changed. It would change %d file(s) "+
+		"that the user or a command has changed since, not an edit of a tool:\n%sforce=true changes these, too; paths restores only the files that you name", newSnapshotOutput(to).displayName(), n, list.String())
+}
+
+// maxNamed bounds the files that an error names.
+const maxNamed = 50
+
+func isDirectory(s *snapshot.Side) bool { return s != nil && s.Type == driver.TypeDir }
+
+// digestOf returns the digest of a regular file, "" if there is none. For other files it
+// returns what no edit has.
+func digestOf(s *snapshot.Side) string {
+	switch {
+	case s == nil:
+		return ""
+	case s.Type != driver.TypeFile:
+		return string(s.Type)
+	}
+	return s.Digest
+}
+
+// restoreVerb says what a restore does to a path.
+func restoreVerb(ch snapshot.FileChange) string {
+	switch {
+	case ch.Old == nil:
+		return "bring back"
+	case ch.New == nil:
+		return "remove"
+	}
+	return "change"
+}
+
+// restorePaths restores files and directories of a snapshot.
+func restorePaths(ctx context.Context, c *tool.Call, info driver.SnapshotInfo, paths []string) (movedOutput, error) {
+	d, err := compareStates(ctx, c.Workspace, history.Now, info.ID, &snapshot.DiffOptions{NoGit: true, NoRenames: true, Only: paths})
+	if err != nil {
+		return movedOutput{}, err
+	}
+	files, err := history.Files(ctx, c.Workspace, info.ID, nil)
+	if err != nil {
+		return movedOutput{}, err
+	}
+	out := movedOutput{Snapshot: newSnapshotOutput(info), Changed: []string{}, verb: "restored paths of"}
+	for _, ch := range d.Changes {
+		out.Changed = append(out.Changed, ch.Path)
+	}
+	if len(out.Changed) == 0 {
+		return out, nil
+	}
+	before, err := c.Workspace.Accept(ctx, files, out.Changed, &driver.SnapshotOptions{Name: "before-rollback", Labels: map[string]string{snapshot.CauseLabel: "paths"}})
+	if err != nil {
+		return movedOutput{}, err
+	}
+	out.Before = newSnapshotOutput(before)
+	keepOld(ctx, c, before.ID, out.Changed)
+	return out, nil
+}
+
+// Limits of what keepOld keeps of one call.
+const (
+	maxOldFiles = 500
+	maxOldBytes = 16 << 20
+)
+
+// keepOld keeps, for undo, the files that a call has changed as the snapshot before the change
+// has them. If there are too many, undo refuses the change, and names the snapshot.
+func keepOld(ctx context.Context, c *tool.Call, before string, changed []string) {
+	list, err := readOld(ctx, c, before, changed)
+	if err != nil {
+		list = []tool.KeptFile{{Path: ".", Err: tool.Errorf(fault.ResourceExhausted, "%s; snapshot_restore with name %s returns to the state before", tool.ErrorText(err), before)}}
+	}
+	c.KeepStates(list...)
+}
+
+func readOld(ctx context.Context, c *tool.Call, before string, changed []string) ([]tool.KeptFile, error) {
+	if len(changed) > maxOldFiles {
+		return nil, tool.Errorf(fault.ResourceExhausted, "%d files were changed, at most %d are kept", len(changed), maxOldFiles)
+	}
+	files, err := c.Workspace.SnapshotFiles(ctx, before, nil)
+	if err != nil {
+		return nil, err
+	}
+	var list []tool.KeptFile
+	size := 0
+	for _, name := range changed {
+		info, err := files.Stat(ctx, name, &driver.StatOptions{NoFollow: true})
+		switch {
+		case fault.Of(err) == fault.NotFound:
+			if now, err := c.Workspace.Stat(ctx, name, &driver.StatOptions{NoFollow: true}); err == nil && now.Type != driver.TypeDir {
+				list = append(list, tool.KeptFile{Path: name})
+			}
+			continue
+		case err != nil:
+			return nil, err
+		case info.Type == driver.TypeDir:
+			continue
+		case info.Type != driver.TypeFile:
+			return nil, tool.Errorf(fault.Unsupported, "%s was no regular file", name)
+		}
+		body, info, err := files.Read(ctx, name, &driver.ReadOptions{})
+		if err != nil {
+			return nil, err
+		}
+		data, err := io.ReadAll(io.LimitReader(body, maxOldBytes+1))
+		if err = errors.Join(err, body.Close()); err != nil {
+			return nil, err
+		}
+		if size += len(data); size > maxOldBytes {
+			return nil, tool.Errorf(fault.ResourceExhausted, "the changed files had more than %d bytes", maxOldBytes)
+		}
+		list = append(list, tool.KeptFile{Path: name, Exists: true, Content: data, Mode: info.Mode})
+	}
+	return list, nil
 }
 
 // newMovedOutput lists the files that changed between two states.

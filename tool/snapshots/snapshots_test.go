@@ -48,6 +48,10 @@ func newAgent(t *testing.T, p driver.Provider, cfg tool.Config) *agent {
 	t.Helper()
 	set := new(tool.Set)
 	cfg.Tools, cfg.Workspaces = slices.Concat(all.Coding(), all.Workspace()), set
+	cfg.Records = recordsBelow(t.TempDir(), false)
+	if cfg.Around == nil {
+		cfg.Around = snapshots.Around(func(context.Context, *tool.Call) (history.Limits, bool) { return history.Limits{}, false })
+	}
 	cfg.Fork = func(_ context.Context, _ *tool.Call, from, name string) (string, error) {
 		return name, set.Add(name, openFork(t, p, workspace.Spec{From: driver.Source{Snapshot: from}}))
 	}
@@ -183,8 +187,12 @@ func walk(t *testing.T, a *agent) {
 	if got, want := a.ok("Bash", args{"workspace": "w", "command": "tr '\\n' ' ' < numbers"}), "one 2 3 4 5 6 7 8 nine"; !strings.Contains(got, want) {
 		t.Errorf("merged %q, want %q", got, want)
 	}
-	contains(t, "undo", a.ok("undo", args{"workspace": "w"}), "(1 file(s) changed):\nnumbers\n")
-	contains(t, "redo", a.ok("undo", args{"workspace": "w", "redo": true}), "(1 file(s) changed):\nnumbers\n")
+	contains(t, "undo of an apply", a.ok("undo", args{"workspace": "w"}), "undone: apply")
+	if got := a.ok("Bash", args{"workspace": "w", "command": "cat numbers"}); strings.Contains(got, "nine") {
+		t.Errorf("after the undo of an apply there is %q", got)
+	}
+	contains(t, "redo", a.ok("undo", args{"workspace": "w", "redo": true}), "redone: apply")
+	contains(t, "numbers after it", a.ok("Bash", args{"workspace": "w", "command": "cat numbers"}), "nine")
 	text := a.ok("snapshot_restore", args{"workspace": "w", "name": "first"})
 	contains(t, "restore", text, "restored snapshot first (3 file(s) changed):\nnumbers\nsub\nsub/file\n")
 	if got := a.ok("snapshot_restore", args{"workspace": "w", "name": "first"}); got != "restored snapshot first (no files changed)" {
@@ -223,7 +231,7 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%s(%v) = %q, want %q", c.tool, c.args, got, c.want)
 		}
 	}
-	if got, ok := a.try("undo", nil); ok || !strings.Contains(got, "earlier state") {
+	if got, ok := a.try("undo", nil); ok || !strings.Contains(got, "snapshot_restore") {
 		t.Errorf("undo = %q", got)
 	}
 }
@@ -299,11 +307,16 @@ func TestCheckpointOfEachCall(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("checkpoints %q, want %q", got, want)
 	}
-	contains(t, "undo", a.ok("undo", nil), "(Bash echo 2 >> a.txt)")
-	contains(t, "undo", a.ok("undo", nil), "(Write a.txt)")
-	a.ok("Bash", args{"command": "echo 3 >> a.txt"})
-	contains(t, "undo", a.ok("undo", nil), "(Write a.txt)")
-	contains(t, "file", a.ok("Bash", args{"command": "cat a.txt"}), "1\n")
+	contains(t, "undo", a.ok("undo", nil), "undone: Edit a.txt")
+	contains(t, "file", a.ok("Bash", args{"command": "cat a.txt"}), "1\n2\n")
+	if text, ok := a.try("undo", nil); ok || !strings.Contains(text, "changed since") {
+		t.Errorf("undo of an edit below a change of a command: %s", text)
+	}
+	_, id, _ := strings.Cut(a.ok("snapshot_list", nil), "\t") // of the newest, after the undo
+	contains(t, "list", a.ok("snapshot_list", args{"limit": 1}), "\tundo")
+	a.ok("Edit", args{"file_path": "a.txt", "old_string": "1\n", "new_string": "one\n"})
+	a.ok("snapshot_restore", args{"name": id[:20]})
+	contains(t, "file", a.ok("Bash", args{"command": "cat a.txt"}), "1\n2\n")
 }
 
 // TestReplaceUnderAFork gives the name of a snapshot that a fork started from to

@@ -1,81 +1,59 @@
 package snapshots
 
 import (
-	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/snapshot/history"
 	"github.com/croft-run/croft/tool"
-	"github.com/croft-run/croft/workspace/driver"
 )
 
 type undoInput struct {
-	To    string   `json:"to,omitempty" jsonschema:"snapshot to restore, by name or id, or id of an edit to undo; default the last edit" croft:"name"`
-	Redo  bool     `json:"redo,omitempty" jsonschema:"return to what was undone last"`
-	Paths []string `json:"paths,omitempty" jsonschema:"only these files and directories" croft:"path"`
+	Edit  string   `json:"edit,omitempty" jsonschema:"id of the edit to undo or redo; default the last one" croft:"name"`
+	Redo  bool     `json:"redo,omitempty" jsonschema:"redo what was undone last"`
+	Paths []string `json:"paths,omitempty" jsonschema:"only these files and directories, and the last edit of one of them" croft:"path"`
 }
 
 type undoOutput struct {
-	Edit     string          `json:"edit,omitempty" jsonschema:"the edit that was undone or redone"`
-	Snapshot *snapshotOutput `json:"snapshot,omitempty" jsonschema:"the restored snapshot"`
-	Before   *snapshotOutput `json:"before,omitempty" jsonschema:"snapshot of the state before"`
-	Changed  []string        `json:"changed"`
+	Edit    string   `json:"edit" jsonschema:"the edit that was undone or redone"`
+	Changed []string `json:"changed"`
 
 	text string
 }
 
 func (o undoOutput) Text() string { return o.text }
 
+// undoName is the name of the tool undo.
+const undoName = "undo"
+
 func undoTool() *tool.Tool {
 	return tool.New(tool.Spec{
-		Name: "undo", Family: tool.Snapshot, Needs: snapshotCaps, FanOut: true,
-		Description: "Undo the last edit of files by a tool. Refuses if a file has changed since, and shows both. " +
-			"Without edits, or with to, restore a snapshot in place. With redo, return to what was undone.",
-	}, func(ctx context.Context, c *tool.Call, in undoInput) (undoOutput, error) {
-		if in.To != "" && in.Redo {
-			return undoOutput{}, tool.Errorf(fault.InvalidArgument, "give to or redo, not both")
-		}
-		out, err := undoEdit(ctx, c, in)
-		if fault.Of(err) != fault.NotFound {
-			return out, err
-		}
-		moved, err := undoSnapshot(ctx, c, in)
-		if err != nil {
-			return undoOutput{}, err
-		}
-		return undoOutput{Snapshot: &moved.Snapshot, Before: &moved.Before, Changed: moved.Changed, text: moved.Text()}, nil
-	})
+		Name: undoName, Family: tool.Snapshot, Needs: snapshotCaps, FanOut: true,
+		Description: "Undo the last edit of files by a tool (Write, Edit, apply and so on; not by a command); called again, the edit before that. " +
+			"Refuses if a file has changed since, and shows both. With redo, redo what was undone last. snapshot_restore returns to a snapshot.",
+	}, undoEdit)
 }
 
-// undoEdit undoes or redoes an edit; NotFound means that a snapshot is to be restored.
 func undoEdit(ctx context.Context, c *tool.Call, in undoInput) (undoOutput, error) {
 	kept, err := recordsOf(ctx, c)
 	if err != nil {
 		return undoOutput{}, err
 	}
 	edits := history.Edits(kept.Edits)
-	missing := tool.Errorf(fault.NotFound, "no edit is recorded")
-	if edits == "" || in.To != "" && !driver.ValidID(in.To) {
-		return undoOutput{}, missing
+	if edits == "" {
+		return undoOutput{}, tool.Errorf(fault.NotFound, "undo: the edits of this workspace are not recorded; snapshot_restore returns to a snapshot")
 	}
-	choice := history.EditChoice{ID: in.To, Paths: cleanPaths(c, in.Paths), Redo: in.Redo}
+	choice := history.EditChoice{ID: in.Edit, Paths: cleanPaths(c, in.Paths), Redo: in.Redo}
 	edit, ok, err := edits.Find(choice)
-	if err != nil || !ok {
-		return undoOutput{}, cmp.Or(err, missing)
+	if err != nil {
+		return undoOutput{}, err
 	}
-	if in.To == "" && len(in.Paths) == 0 {
-		// A checkpoint of another call than the edit is the last step.
-		record, err := history.Load(ctx, c.Workspace)
-		if err != nil {
-			return undoOutput{}, err
-		}
-		if s := record.Current; s != nil && s.Labels[history.StepLabel] != "" && s.Labels[history.StepLabel] != edit.Step && s.Created.After(edit.Created) {
-			return undoOutput{}, missing
-		}
+	if !ok {
+		return undoOutput{}, nothingToUndo(in)
 	}
 	var paths []string
 	for _, f := range edit.Files {
@@ -86,64 +64,75 @@ func undoEdit(ctx context.Context, c *tool.Call, in undoInput) (undoOutput, erro
 		return undoOutput{}, err
 	}
 	defer end()
-	if edit, err = edits.Move(ctx, c.Workspace, edit, choice); err != nil {
+	seen := wholeSeen(c, edit)
+	moved, err := edits.Move(ctx, c.Workspace, edit, in.Redo)
+	switch fault.Of(err) {
+	case "":
+	case fault.Conflict, fault.Unsupported:
+		return undoOutput{}, fmt.Errorf("%w%s", err, otherEdits(edits, edit, in.Redo))
+	default:
 		return undoOutput{}, err
 	}
 	verb := "undone"
 	if in.Redo {
 		verb = "redone"
 	}
-	out := undoOutput{Edit: edit.ID}
-	for _, f := range edit.Files {
+	out := undoOutput{Edit: moved.ID}
+	for _, f := range moved.Files {
 		out.Changed = append(out.Changed, f.Path)
+		from, to := f.After, f.Before
+		if in.Redo {
+			from, to = to, from
+		}
+		if seen[f.Path] == from.Digest && to.Digest != "" { // the agent knows both states
+			c.RecordRead(f.Path, to.Content)
+		}
 	}
-	out.text = fmt.Sprintf("%s: %s (edit %s of %s):\n%s\n", verb, edit.Step, edit.ID, edit.Created.Format("2006-01-02 15:04:05Z"), strings.Join(out.Changed, "\n"))
+	out.text = fmt.Sprintf("%s: %s (edit %s of %s):\n%s\n", verb, moved.Step, moved.ID, moved.Created.UTC().Format(time.RFC3339), strings.Join(out.Changed, "\n"))
 	return out, nil
 }
 
-// undoSnapshot restores a snapshot, or the state before the present one.
-func undoSnapshot(ctx context.Context, c *tool.Call, in undoInput) (movedOutput, error) {
-	switch {
-	case in.To != "" && len(in.Paths) > 0:
-		return restorePaths(ctx, c, in.To, cleanPaths(c, in.Paths))
-	case in.To != "":
-		return restoreSnapshot(ctx, c, nameInput{in.To})
-	case len(in.Paths) > 0:
-		return movedOutput{}, tool.Errorf(fault.NotFound, "undo: no edit of %s is recorded; with to, paths of a snapshot are restored", strings.Join(in.Paths, ", "))
+// wholeSeen returns the digests of the files of an edit that the agent has seen as a whole.
+func wholeSeen(c *tool.Call, edit history.Edit) map[string]string {
+	out := map[string]string{}
+	for _, f := range edit.Files {
+		if seen, ok := c.Seen(f.Path); ok && seen.Whole() {
+			out[f.Path] = seen.Digest
+		}
 	}
-	do, verb := history.Undo, "undone, back to"
-	if in.Redo {
-		do, verb = history.Redo, "redone, forth to"
-	}
-	m, err := do(ctx, c.Workspace)
-	if err != nil {
-		return movedOutput{}, err
-	}
-	return newMovedOutput(ctx, c, verb, m.To, m.Before)
+	return out
 }
 
-// restorePaths restores files and directories of a snapshot.
-func restorePaths(ctx context.Context, c *tool.Call, name string, paths []string) (movedOutput, error) {
-	info, err := findSnapshot(ctx, c, name)
-	if err != nil {
-		return movedOutput{}, err
+// nothingToUndo is the error if a call selects no edit.
+func nothingToUndo(in undoInput) error {
+	verb, state := "undo", "of tools is left to undo"
+	if in.Redo {
+		verb, state = "redo", "that was undone is left to redo"
 	}
-	d, err := compareStates(ctx, c.Workspace, history.Now, info.ID, &snapshot.DiffOptions{NoGit: true, NoRenames: true, Only: paths})
-	if err != nil {
-		return movedOutput{}, err
+	switch {
+	case in.Edit != "":
+		return tool.Errorf(fault.NotFound, "%s: no edit %q %s; the last 100 of a week are recorded", verb, in.Edit, state)
+	case len(in.Paths) > 0:
+		return tool.Errorf(fault.NotFound, "%s: no edit of %s %s; snapshot_restore with paths returns these to a snapshot", verb, strings.Join(in.Paths, ", "), state)
+	case in.Redo:
+		return tool.Errorf(fault.NotFound, "redo: nothing was undone since the last edit")
 	}
-	files, err := history.Files(ctx, c.Workspace, info.ID, nil)
-	if err != nil {
-		return movedOutput{}, err
+	return tool.Errorf(fault.NotFound, "undo: no edit of files by a tool is left to undo; snapshot_restore returns to a snapshot")
+}
+
+// otherEdits names the edits that can be moved in place of one that can't.
+func otherEdits(edits history.Edits, not history.Edit, redo bool) string {
+	list, err := edits.List()
+	list = slices.DeleteFunc(list, func(e history.Edit) bool {
+		return e.ID == not.ID || !slices.ContainsFunc(e.Files, func(f history.EditedFile) bool { return f.Reason == "" && f.Undone.IsZero() != redo })
+	})
+	if err != nil || len(list) == 0 {
+		return ""
 	}
-	out := movedOutput{Snapshot: newSnapshotOutput(info), Changed: []string{}, verb: "restored paths of"}
-	for _, ch := range d.Changes {
-		out.Changed = append(out.Changed, ch.Path)
+	var b strings.Builder
+	b.WriteString("\nothers, for the argument edit:\n")
+	for _, e := range list[:min(len(list), 5)] {
+		fmt.Fprintf(&b, "%s %s\n", e.ID, e.Step)
 	}
-	if len(out.Changed) == 0 {
-		return out, nil
-	}
-	before, err := c.Workspace.Accept(ctx, files, out.Changed, &driver.SnapshotOptions{Name: "before-rollback", Labels: map[string]string{snapshot.CauseLabel: "paths"}})
-	out.Before = newSnapshotOutput(before)
-	return out, err
+	return b.String()
 }
