@@ -337,7 +337,7 @@ func TestPytestCoverage(t *testing.T) {
 	if got := fmt.Sprint(c.Tests("calc.py", 6)); got != "[{test_calc.py test_neg}]" {
 		t.Errorf("line 6 is covered by %s", got)
 	}
-	refs, err := Importing(t.Context(), ws, p, "calc.py")
+	refs, err := Importing(t.Context(), ws, profile.Profile{}, p, "calc.py")
 	if err != nil || fmt.Sprint(refs) != "[{test_calc.py }]" {
 		t.Errorf("by imports: %v, %v", refs, err)
 	}

@@ -18,113 +18,62 @@ import (
 // maxSources bounds the files that are read for their imports.
 const maxSources = 20_000
 
-// Importing returns the tests that may reach a file by imports; nothing is run. For Go
-// these are packages, for other languages files.
-func Importing(ctx context.Context, ws *workspace.Workspace, p profile.Project, file string) ([]TestRef, error) {
-	g := &importGraph{project: p, importers: map[string][]string{}, files: map[string]bool{}}
-	var read func(name string, data []byte)
-	var pattern string
-	switch p.Ecosystem {
-	case profile.Go:
-		pattern, read = "**/*.go", g.readGo
-	case profile.Node:
-		pattern, read = "**/*.{js,cjs,mjs,jsx,ts,cts,mts,tsx,vue,svelte}", g.readNode
-	case profile.Python:
-		pattern, read = "**/*.py", g.readPython
-	default:
-		return nil, fmt.Errorf("verify: tests covering %s: %w: imports are read for go, node and python only", file, fault.Unsupported)
-	}
-	res, err := ws.Glob(ctx, pattern, &workspace.GlobOptions{Path: p.Dir, GitIgnore: true, Limit: maxSources})
+// Importing returns the tests that may reach a file of a project by imports; nothing is run.
+// For Go these are packages, for other languages files, for Node also those of other packages
+// of the workspace.
+func Importing(ctx context.Context, ws *workspace.Workspace, p profile.Profile, q profile.Project, file string) ([]TestRef, error) {
+	g, err := readImports(ctx, ws, p, q)
 	if err != nil {
 		return nil, fmt.Errorf("verify: tests covering %s: %w", file, err)
 	}
-	for _, e := range res.Entries {
+	return g.testsReaching(path.Clean(file)), nil
+}
+
+// hasImports reports whether the imports of an ecosystem are read.
+func hasImports(e profile.Ecosystem) bool {
+	return e == profile.Go || e == profile.Node || e == profile.Python
+}
+
+// readImports reads the imports of the sources of a project and, for Node, of the packages
+// beside it.
+func readImports(ctx context.Context, ws *workspace.Workspace, p profile.Profile, q profile.Project) (*importGraph, error) {
+	g := &importGraph{project: q, dir: q.Dir, importers: map[string][]string{}, files: map[string]bool{}}
+	var read func(name string, data []byte)
+	var pattern string
+	switch q.Ecosystem {
+	case profile.Go:
+		pattern, read = "**/*.go", g.readGo
+	case profile.Node:
+		g.dir = nodeRoot(p, q)
+		pattern, read = "**/*.{js,cjs,mjs,jsx,ts,cts,mts,tsx,vue,svelte}", g.readNode
+		if err := g.readPackages(ctx, ws); err != nil {
+			return nil, err
+		}
+	case profile.Python:
+		pattern, read = "**/*.py", g.readPython
+	default:
+		return nil, fmt.Errorf("%w: imports are read for go, node and python only", fault.Unsupported)
+	}
+	res, err := ws.Glob(ctx, pattern, &workspace.GlobOptions{Path: g.dir, GitIgnore: true, Limit: maxSources})
+	if err != nil {
+		return nil, err
+	}
+	g.partial = res.Truncated
+	list := slices.DeleteFunc(res.Entries, func(e workspace.Info) bool { return strings.Contains("/"+e.Path, "/node_modules/") })
+	for _, e := range list {
 		g.files[e.Path] = true
 	}
-	for _, e := range res.Entries {
-		if strings.Contains("/"+e.Path, "/node_modules/") {
-			continue
-		}
+	for _, e := range list {
 		data, err := ws.ReadFileMax(ctx, e.Path, maxSource)
 		if err != nil {
 			if ctx.Err() != nil {
-				return nil, fmt.Errorf("verify: tests covering %s: %w", file, ctx.Err())
+				return nil, ctx.Err()
 			}
 			continue // removed meanwhile, or too large
 		}
 		read(e.Path, data)
 	}
-	return g.testsReaching(path.Clean(file)), nil
-}
-
-// coveringFiles replaces each source file of the options by the test files that cover it:
-// those that Options.Coverage names, else those that import it. For Go, a file stands for
-// its package, and a package with tests covers itself. A source file that no test covers
-// is a note; if no file remains, it is an error.
-func (t *testRun) coveringFiles(ctx context.Context) ([]string, error) {
-	p, files := t.project, t.o.Files
-	if p.Ecosystem != profile.Go && p.Ecosystem != profile.Node && p.Ecosystem != profile.Python {
-		return files, nil
-	}
-	var out, uncovered []string
-	for _, file := range files {
-		if isTest(p, file) || !p.ScopedTest.About(file) {
-			out = append(out, file)
-			continue
-		}
-		tests, err := t.testsOf(ctx, file)
-		if err != nil {
-			return nil, err
-		}
-		for _, test := range tests {
-			if name := testFileOf(p, test); !slices.Contains(out, name) {
-				out = append(out, name)
-			}
-		}
-		switch {
-		case len(tests) > 0:
-		case testDir.MatchString(file):
-			out = append(out, file) // a test whose name only the runner's configuration knows
-		default:
-			uncovered = append(uncovered, file)
-		}
-	}
-	if len(uncovered) == 0 {
-		return out, nil
-	}
-	text := fmt.Sprintf("no test covers %s: none imports it, directly or not", strings.Join(uncovered, ", "))
-	if len(out) == 0 {
-		return nil, fmt.Errorf("verify: test %s: %w: %s", p.Dir, fault.NotFound, text)
-	}
-	t.report.Notes = append(t.report.Notes, text)
-	return out, nil
-}
-
-// testsOf returns the tests that cover a source file.
-func (t *testRun) testsOf(ctx context.Context, file string) ([]TestRef, error) {
-	for _, c := range t.o.Coverage {
-		if c.Knows(file) {
-			return c.Tests(file, 0), nil
-		}
-	}
-	tests, err := Importing(ctx, t.ws, t.project, file)
-	own := slices.IndexFunc(tests, func(r TestRef) bool {
-		return t.project.Ecosystem == profile.Go && path.Dir(testFileOf(t.project, r)) == path.Dir(file)
-	})
-	if own >= 0 {
-		return tests[own : own+1], err
-	}
-	return tests, err
-}
-
-var testDir = lazyregexp.New(`(?:^|/)(?:tests?|specs?|__tests__)/`)
-
-// isTest reports whether a file has tests, by its name.
-func isTest(p profile.Project, file string) bool {
-	if p.Ecosystem == profile.Go {
-		return strings.HasSuffix(file, "_test.go")
-	}
-	return testFile.MatchString(file)
+	return g, nil
 }
 
 // testFileOf returns the file of a test; for Go, the name of a test file in its package.
@@ -143,9 +92,15 @@ const maxSource = 16 << 20
 // package directory.
 type importGraph struct {
 	project   profile.Project
+	dir       string // below which sources are read
+	partial   bool   // there are more files than are read
 	files     map[string]bool
 	importers map[string][]string // by imported node
 	testDirs  map[string]bool     // directories of Go packages with tests
+
+	packages []*nodePackage
+	configs  []runnerConfig
+	byStem   map[string][]string // files by the last element of their path, without extension
 }
 
 func (g *importGraph) addImport(from, to string) {
@@ -180,79 +135,91 @@ func (g *importGraph) readGo(name string, data []byte) {
 	}
 }
 
-var nodeImport = lazyregexp.New(`(?m)(?:\bfrom\s*|\bimport\s*\(?\s*|\brequire\s*\(\s*|\bmock\s*\(\s*)["']([^"'\n]+)["']`)
+var pythonImport = lazyregexp.New(`(?m)^[ \t]*(?:from[ \t]+(\.*[\w.]*)[ \t]+import[ \t]+(?:\(([^)]*)\)|([^\n]*))|import[ \t]+([\w., \t]+))`)
 
-func (g *importGraph) readNode(name string, data []byte) {
-	for _, m := range nodeImport.FindAllSubmatch(data, -1) {
-		target := string(m[1])
-		if !strings.HasPrefix(target, ".") {
-			continue
-		}
-		base := path.Join(path.Dir(name), target)
-		stem := strings.TrimSuffix(base, path.Ext(base)) // "./x.js" may be x.ts
-		for _, ext := range []string{"", ".js", ".ts", ".tsx", ".jsx", ".mjs", ".cjs", ".mts", ".cts", ".vue", ".svelte", "/index.js", "/index.ts", "/index.tsx"} {
-			for _, found := range []string{base + ext, stem + ext} {
-				if g.files[found] {
-					g.addImport(name, found)
-				}
-			}
-		}
-	}
-}
-
-var pythonImport = lazyregexp.New(`(?m)^\s*(?:from\s+(\.*[\w.]*)\s+import\s+\(?([\w ,.*]*)|import\s+([\w., ]+))`)
+var (
+	pythonComment = lazyregexp.New(`#[^\n]*`)
+	pythonJoined  = lazyregexp.New(`\\\r?\n`)
+)
 
 func (g *importGraph) readPython(name string, data []byte) {
+	data = pythonJoined.ReplaceAll(pythonComment.ReplaceAll(data, nil), []byte(" "))
 	for _, m := range pythonImport.FindAllSubmatch(data, -1) {
-		if len(m[3]) > 0 {
-			for module := range strings.SplitSeq(string(m[3]), ",") {
-				module, _, _ = strings.Cut(strings.TrimSpace(module), " ")
-				g.addPythonImport(name, module)
-			}
+		for module := range strings.SplitSeq(string(m[4]), ",") {
+			module, _, _ = strings.Cut(strings.TrimSpace(module), " ")
+			g.addPythonImport(name, module)
+		}
+		if len(m[1]) == 0 {
 			continue
 		}
 		from := string(m[1])
 		g.addPythonImport(name, from)
-		for item := range strings.SplitSeq(string(m[2]), ",") {
-			item, _, _ = strings.Cut(strings.TrimSpace(item), " ")
-			if item != "" && item != "*" {
-				g.addPythonImport(name, strings.TrimSuffix(from, ".")+"."+item)
+		for item := range strings.SplitSeq(string(m[2])+string(m[3]), ",") {
+			if words := strings.Fields(item); len(words) > 0 && words[0] != "*" {
+				g.addPythonImport(name, strings.TrimSuffix(from, ".")+"."+words[0])
 			}
 		}
 	}
 }
 
-// addPythonImport adds an edge to a module, searched next to the file, below the project
-// and below its src directory.
+// addPythonImport adds an edge to a module and to the packages around it, searched next to
+// the file, below the project and below its src directory. A module that is not there is
+// searched at the end of every path: the directory may be one that a configuration adds.
 func (g *importGraph) addPythonImport(name, module string) {
-	if strings.Trim(module, ".") == "" {
+	if module == "" {
 		return
 	}
 	bases := []string{g.project.Dir, path.Join(g.project.Dir, "src"), path.Dir(name)}
-	if dots := len(module) - len(strings.TrimLeft(module, ".")); dots > 0 {
+	dots := len(module) - len(strings.TrimLeft(module, "."))
+	if dots > 0 {
 		up := path.Dir(name)
 		for range dots - 1 {
 			up = path.Dir(up)
 		}
 		bases, module = []string{up}, module[dots:]
 	}
-	rel := strings.ReplaceAll(module, ".", "/")
+	var parts []string
+	if module != "" {
+		parts = strings.Split(module, ".")
+	}
+	any := false
 	for _, b := range bases {
-		for _, found := range []string{path.Join(b, rel+".py"), path.Join(b, rel, "__init__.py")} {
-			if g.files[found] {
-				g.addImport(name, found)
+		found := g.pythonModule(name, path.Join(b, path.Join(parts...)))
+		for n := range parts {
+			if found && path.Join(parts[:n]...) != "" {
+				g.pythonModule(name, path.Join(b, path.Join(parts[:n]...)))
 			}
+		}
+		any = any || found
+	}
+	if any || dots > 0 {
+		return
+	}
+	for n := range parts {
+		for _, f := range g.filesEnding(path.Join(parts[:n+1]...)) {
+			g.addImport(name, f)
 		}
 	}
 }
 
+// pythonModule adds an edge to the file of a module, if there is one.
+func (g *importGraph) pythonModule(name, base string) bool {
+	any := false
+	for _, found := range []string{base + ".py", path.Join(base, "__init__.py")} {
+		if g.files[found] {
+			g.addImport(name, found)
+			any = true
+		}
+	}
+	return any
+}
+
 // testsReaching walks from a file to all its importers and returns the tests.
 func (g *importGraph) testsReaching(file string) []TestRef {
-	start := file
 	if g.project.Ecosystem == profile.Go {
-		start = path.Dir(file)
+		file = path.Dir(file)
 	}
-	seen, queue := map[string]bool{start: true}, []string{start}
+	seen, queue := map[string]bool{file: true}, []string{file}
 	var out []TestRef
 	for len(queue) > 0 {
 		at := queue[0]
@@ -271,12 +238,27 @@ func (g *importGraph) testsReaching(file string) []TestRef {
 	return out
 }
 
-var testFile = lazyregexp.New(`(?:^|/)(?:test_[^/]*\.py|[^/]*_test\.py|[^/]*[.\-_](?:test|spec)\.[cm]?[jt]sx?|(?:test|tests|__tests__)/(?:[^/]+/)*[^/]+\.[cm]?[jt]sx?)$`)
+const testNames = `(?:^|/)(?:test_[^/]*\.py|[^/]*_test\.py|[^/]*[.\-_](?:test|spec)\.[cm]?[jt]sx?|test(?:-[^/]*)?\.[cm]?[jt]sx?)$`
+
+var (
+	testName = lazyregexp.New(testNames)
+	testFile = lazyregexp.New(testNames + `|(?:^|/)(?:tests?|specs?|__tests__)/(?:[^/]+/)*[^/]+\.[cm]?[jt]sx?$`)
+)
+
+// isTestFile reports whether a file of the graph has tests. One that is a test by its
+// directory alone, and that another file imports or a configuration names, has help for tests.
+func (g *importGraph) isTestFile(file string) bool {
+	if !testFile.MatchString(file) || testName.MatchString(file) || g.project.Ecosystem != profile.Node {
+		return testFile.MatchString(file)
+	}
+	imported := slices.ContainsFunc(g.importers[file], func(by string) bool { return !strings.HasSuffix(by, allOf) })
+	return !imported && !g.isConfigured(file)
+}
 
 // testRef returns the test that a node is, or false.
 func (g *importGraph) testRef(node string) (TestRef, bool) {
 	if g.project.Ecosystem != profile.Go {
-		return TestRef{Package: node}, testFile.MatchString(node)
+		return TestRef{Package: node}, g.files[node] && g.isTestFile(node)
 	}
 	dir := strings.TrimSuffix(node, " [test]")
 	if !g.testDirs[dir] || node == dir && !slices.Contains(g.importers[dir], dir+" [test]") {

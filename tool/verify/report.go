@@ -159,6 +159,9 @@ type Options struct {
 	// project. A test run runs the tests that cover them.
 	Files []string
 
+	// Choice is what Files mean for the project, of Choose; nil to choose in the project alone.
+	Choice *Choice
+
 	// Command is the command line of a test run, instead of the project's. It runs in the
 	// project's directory; its output is parsed if it starts a known runner without a shell.
 	Command string

@@ -31,18 +31,29 @@ func Test(ctx context.Context, ws *workspace.Workspace, p profile.Project, opts 
 		argv, t.report.assigns = explicitArgv(o.Command)
 		ok = true
 	} else if len(o.Files) > 0 {
-		files, err := t.coveringFiles(ctx)
-		if err != nil {
-			return nil, err
+		ch := o.Choice
+		if ch == nil {
+			list, err := Choose(ctx, ws, profile.Profile{Projects: []profile.Project{p}}, []profile.Project{p}, o)
+			if err != nil {
+				return nil, err
+			}
+			ch = &list[0]
 		}
+		t.report.Notes = append(t.report.Notes, ch.notes...)
 		if !p.ScopedTest.IsZero() {
 			c = p.ScopedTest
 		} else if !c.IsZero() && c.Argv[0] != "ctest" {
 			t.report.Notes = append(t.report.Notes, fmt.Sprintf("%s can't run the tests of some files; all ran", c.Argv[0]))
 		}
-		argv, ok = c.Expand(files)
-		if !ok && !c.IsZero() {
-			return nil, fmt.Errorf("verify: test %s: %w: no test of the %s project covers %s", p.Dir, fault.NotFound, p.Ecosystem, strings.Join(o.Files, ", "))
+		scoped, takes := c.Expand(ch.files)
+		switch {
+		case takes && !ch.all:
+			argv, ok = scoped, true
+		case !ch.all && ok:
+			t.report.Notes = append(t.report.Notes, fmt.Sprintf("which tests cover %s is not known; all ran", strings.Join(o.Files, ", ")))
+			c = p.Test
+		default:
+			c = p.Test
 		}
 	}
 	if !ok {

@@ -72,14 +72,22 @@ func runTests(ctx context.Context, c *tool.Call, in runTestsInput) (reportsOutpu
 	}
 	o := testOptions(c, in.Files, seconds)
 	o.Command, o.Coverage = in.Command, historyOf(c).coverages()
+	choices := map[string]*verify.Choice{} // by ecosystem and directory
+	if len(in.Files) > 0 {
+		if list, err = chooseTests(ctx, c, list, o, choices); err != nil {
+			return reportsOutput{}, err
+		}
+	}
 	var out reportsOutput
 	reports, text, err := forEachProject(list, func(p profile.Project) (*verify.Report, error) {
-		r, err := verify.Test(ctx, c.Workspace, p, o)
+		o := *o
+		o.Choice = choices[projectKey(p)]
+		r, err := verify.Test(ctx, c.Workspace, p, &o)
 		if err != nil {
 			return nil, runError("run_tests", err)
 		}
 		if in.Coverage {
-			measureCoverage(ctx, c, p, o, r)
+			measureCoverage(ctx, c, p, &o, r)
 		}
 		return r, nil
 	}, func(r *verify.Report) string { return out.addReport(c, r, seconds) })
@@ -90,6 +98,26 @@ func runTests(ctx context.Context, c *tool.Call, in runTestsInput) (reportsOutpu
 	out.text = text
 	return out, nil
 }
+
+// chooseTests returns the projects with tests that cover the files, and what runs of each.
+func chooseTests(ctx context.Context, c *tool.Call, list []profile.Project, o *verify.Options, choices map[string]*verify.Choice) ([]profile.Project, error) {
+	p, err := c.Profile(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found, err := verify.Choose(ctx, c.Workspace, p, list, o)
+	if err != nil {
+		return nil, runError("run_tests", err)
+	}
+	var out []profile.Project
+	for i := range found {
+		out = append(out, found[i].Project)
+		choices[projectKey(found[i].Project)] = &found[i]
+	}
+	return out, nil
+}
+
+func projectKey(p profile.Project) string { return string(p.Ecosystem) + " " + p.Dir }
 
 // measureCoverage measures the coverage of each test. A failure is a note on the run.
 func measureCoverage(ctx context.Context, c *tool.Call, p profile.Project, o *verify.Options, r *verify.Report) {

@@ -70,7 +70,7 @@ func testsCovering(ctx context.Context, c *tool.Call, in testsCoveringInput) (te
 			return testsCoveringOutput{}, tool.Errorf(fault.NotFound, "no supported project detected in workspace root")
 		}
 		out.Method = verify.Imports
-		if out.Tests, err = verify.Importing(ctx, c.Workspace, q, file); err != nil {
+		if out.Tests, err = verify.Importing(ctx, c.Workspace, p, q, file); err != nil {
 			return testsCoveringOutput{}, runError("tests_covering", err)
 		}
 	}
