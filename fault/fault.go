@@ -189,6 +189,16 @@ const CauseDiskFull = "disk-full"
 // CauseRefused is the cause of a connection to a port on which nothing listens.
 const CauseRefused = "refused"
 
+// CauseClosed is the cause of a call that was cut off because its handle on a workspace, or the
+// server, was closed. The caller did not cancel it, and what can outlive the handle continues.
+const CauseClosed = "closed"
+
+// CausePaused is the cause of a call on a workspace that was paused, before or during the call.
+const CausePaused = "paused"
+
+// CauseDestroyed is the cause of a call that was cut off because its workspace was destroyed.
+const CauseDestroyed = "destroyed"
+
 // mark carries an annotation. It adds no text to the message.
 type mark struct {
 	error

@@ -216,9 +216,13 @@ func (r Record) checkUsable() error {
 	case Failed:
 		return r.failure()
 	case Paused:
-		return fmt.Errorf("registry: workspace %s is paused: %w: resume it first", r.label(), fault.WrongState)
+		return pausedError(r.label())
 	}
 	return nil
+}
+
+func pausedError(label string) error {
+	return fault.WithCause(fmt.Errorf("registry: workspace %s is paused: %w: resume it first", label, fault.WrongState), fault.CausePaused)
 }
 
 // attachHandle opens or resolves the workspace and installs a handle. Close and

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/croft-run/croft/auth"
@@ -30,7 +31,8 @@ func (a Attributes) check() error {
 // hasEnded reports whether the workspace's EndAt is not after now.
 func (r Record) hasEnded(now time.Time) bool { return !r.EndAt.IsZero() && !r.EndAt.After(now) }
 
-// EndDue ends every workspace whose EndAt has passed, and returns how many.
+// EndDue ends every workspace whose EndAt has passed, and returns how many. It does not wait for
+// one that takes long.
 func (r *Registry) EndDue(ctx context.Context) (int, error) {
 	ctx = auth.Without(ctx)
 	recs, err := r.store.List(ctx, Filter{Ended: time.Now()})
@@ -38,28 +40,33 @@ func (r *Registry) EndDue(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	if len(recs) == 0 {
-		return 0, nil
+		return 0, r.background.Each(ctx, "end", nil, nil)
 	}
 	mine, err := r.share(ctx)
 	if err != nil {
 		return 0, err
 	}
-	n := 0
-	var errs []error
+	due := map[string]Record{}
+	var ids []string
 	for _, rec := range recs {
-		if !mine.has(rec) {
-			continue
-		}
-		done, err := r.endWorkspace(ctx, rec)
-		if done {
-			n++
-		}
-		if err != nil && !errors.As(err, new(*ElsewhereError)) {
-			errs = append(errs, fmt.Errorf("registry: end workspace %s: %w", rec.label(), err))
+		if mine.has(rec) {
+			due[rec.ID], ids = rec, append(ids, rec.ID)
 		}
 	}
-	countEnded(ctx, "end", n)
-	return n, errors.Join(errs...)
+	var n atomic.Int64
+	err = r.background.Each(ctx, "end", ids, func(ctx context.Context, id string) error {
+		rec := due[id]
+		done, err := r.endWorkspace(ctx, rec)
+		if done {
+			n.Add(1)
+			countEnded(ctx, "end")
+		}
+		if err == nil || errors.As(err, new(*ElsewhereError)) {
+			return nil
+		}
+		return fmt.Errorf("registry: end workspace %s: %w", rec.label(), err)
+	})
+	return int(n.Load()), err
 }
 
 // endWorkspace pauses or destroys a workspace, unless its EndAt was moved meanwhile.
@@ -78,7 +85,11 @@ func (r *Registry) endWorkspace(ctx context.Context, seen Record) (bool, error) 
 		_, err := r.SetAttributes(ctx, seen.ID, clearEnd)
 		return err == nil, err
 	}
-	unlock, err := r.lockWorkspace(ctx, seen.ID)
+	// A change that hangs does not keep the workspace from its end, unless that was moved.
+	if now, err := r.getRecord(ctx, seen.ID); err == nil && !now.hasEnded(time.Now()) {
+		return false, nil
+	}
+	ctx, unlock, err := r.lockToDestroy(ctx, seen.ID)
 	if err != nil {
 		return false, err
 	}

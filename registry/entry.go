@@ -30,6 +30,9 @@ type entry struct {
 	// failed is set when attaching again failed.
 	failed atomic.Pointer[error]
 
+	// pausing is set while Pause works on the workspace: no caller gets the handle, or another one.
+	pausing atomic.Bool
+
 	mu      sync.Mutex
 	current *driver.Workspace   // guarded by mu; the provider's workspace
 	stale   []*driver.Workspace // guarded by mu; evicted ones, closed with the handle
@@ -51,6 +54,9 @@ func (e *entry) useHandle(now int64) (ws *workspace.Workspace, ok bool, err erro
 		}
 		if failure := e.failed.Load(); failure != nil {
 			return nil, true, *failure
+		}
+		if e.pausing.Load() {
+			return nil, true, pausedError(e.id)
 		}
 		if now-used < useGrain || e.used.CompareAndSwap(used, now) {
 			return e.ws, true, nil

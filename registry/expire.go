@@ -3,13 +3,14 @@ package registry
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/croft-run/croft/fault"
 )
 
 // Expire ends the workspaces that were idle for as long as their policy allows, and
-// returns how many. A persistent workspace is closed, any other destroyed.
+// returns how many. It does not wait for one that takes long. A persistent workspace is closed, any other destroyed.
 // Workspaces that are paused, or held by a living registry elsewhere, are left
 // alone.
 func (r *Registry) Expire(ctx context.Context) (int, error) {
@@ -24,23 +25,25 @@ func (r *Registry) Expire(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	n := 0
-	var errs []error
+	var ids []string
 	for _, rec := range recs {
-		if !mine.has(rec) || !rec.canExpire() || !r.isIdle(rec, time.Now()) {
-			continue
+		if mine.has(rec) && rec.canExpire() && r.isIdle(rec, time.Now()) {
+			ids = append(ids, rec.ID)
 		}
-		done, err := r.expireWorkspace(ctx, rec.ID)
-		if errors.As(err, new(*ElsewhereError)) {
-			err = nil // another node has claimed it meanwhile
-		}
-		if done {
-			n++
-		}
-		errs = append(errs, err)
 	}
-	countEnded(ctx, "idle", n)
-	return n, errors.Join(errs...)
+	var n atomic.Int64
+	err = r.background.Each(ctx, "expire", ids, func(ctx context.Context, id string) error {
+		done, err := r.expireWorkspace(ctx, id)
+		if done {
+			n.Add(1)
+			countEnded(ctx, "idle")
+		}
+		if errors.As(err, new(*ElsewhereError)) {
+			return nil // another node has claimed it meanwhile
+		}
+		return err
+	})
+	return int(n.Load()), err
 }
 
 // canExpire reports whether a workspace expires in this state.
@@ -67,7 +70,7 @@ func (r *Registry) isIdle(rec Record, now time.Time) bool {
 
 // expireWorkspace ends one workspace, unless it was used meanwhile.
 func (r *Registry) expireWorkspace(ctx context.Context, id string) (bool, error) {
-	done, err := r.lockWorkspace(ctx, id)
+	ctx, done, err := r.lockWorkspace(ctx, "expire", id)
 	if err != nil {
 		return false, err
 	}

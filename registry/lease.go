@@ -27,9 +27,7 @@ func (r *Registry) startHeartbeat() {
 			case <-r.base.Done():
 				return
 			case <-ticker.C:
-				if err := r.renewLease(r.base); err != nil && r.base.Err() == nil {
-					r.opts.Log.Warn("renew the lease", "error", err)
-				}
+				r.background.Do(r.base, "lease", r.opts.Lease, r.logged("renew the lease", r.renewLease)) //nolint:errcheck // it is logged
 			}
 		}
 	})
@@ -40,11 +38,8 @@ func (r *Registry) startHeartbeat() {
 func (r *Registry) renewLease(ctx context.Context) error {
 	r.renewing.Lock()
 	defer r.renewing.Unlock()
-	if r.replica.serves() { // calls that need the lease wait for this one
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, r.opts.Lease/2)
-		defer cancel()
-	}
+	ctx, cancel := context.WithTimeout(ctx, r.opts.Lease/2) // calls that need the lease wait for this one
+	defer cancel()
 	return r.renewLeaseLocked(ctx)
 }
 
@@ -112,53 +107,93 @@ func (e *entry) matchesRecord(rec Record) bool {
 
 // Run does the background work of a registry until ctx ends: it sweeps leftovers,
 // at the start and after interrupted removals, marks workspaces that ended with a
-// dead process as failed, and expires idle workspaces. A long-running program calls
-// it once.
+// dead process as failed, ends those whose time is over, and expires idle ones. Each of
+// these tasks runs by itself and works on its workspaces independently, so that a workspace
+// that hangs stops nothing else; Stalls lists it. A long-running program calls Run once.
 func (r *Registry) Run(ctx context.Context) error {
-	if err := r.adoptUnassigned(ctx); err != nil && ctx.Err() == nil {
-		r.opts.Log.Warn("adopt workspaces", "error", err)
-	}
-	if err := r.Sweep(ctx); err != nil && ctx.Err() == nil {
-		r.opts.Log.Warn("sweep", "error", err)
-	}
-	ticker := time.NewTicker(r.opts.ExpireEvery)
-	defer ticker.Stop()
-	ends := time.NewTicker(min(time.Second, r.opts.ExpireEvery))
-	defer ends.Stop()
-	looking, led := true, r.Leads()
-	for n := 1; ; {
-		if looking {
-			var err error
-			if looking, err = r.markVanished(ctx); err != nil && ctx.Err() == nil {
-				r.opts.Log.Warn("check for vanished workspaces", "error", err)
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ends.C:
-			if _, err := r.EndDue(ctx); err != nil && ctx.Err() == nil {
-				r.opts.Log.Warn("end workspaces", "error", err)
-			}
-			continue
-		case <-ticker.C:
-		}
-		if _, err := r.Expire(ctx); err != nil && ctx.Err() == nil {
-			r.opts.Log.Warn("expire", "error", err)
-		}
-		if lead := r.Leads(); lead != led {
-			if led = lead; led {
-				// The leader before may have left things that no other node has swept.
-				if err := r.Sweep(ctx); err != nil && ctx.Err() == nil {
-					r.opts.Log.Warn("sweep", "error", err)
+	var loops sync.WaitGroup
+	every := func(interval time.Duration, task, what string, f func(context.Context) error) {
+		loops.Go(func() {
+			ticker := time.NewTicker(interval)
+			defer ticker.Stop()
+			for ctx.Err() == nil {
+				r.background.Do(ctx, task, taskTime, r.logged(what, f)) //nolint:errcheck // it is logged
+				select {
+				case <-ctx.Done():
+				case <-ticker.C:
 				}
 			}
+		})
+	}
+	every(min(time.Second, r.opts.ExpireEvery), "end", "end workspaces", func(ctx context.Context) error {
+		_, err := r.EndDue(ctx)
+		return err
+	})
+	every(r.opts.ExpireEvery, "expire", "expire", func(ctx context.Context) error {
+		_, err := r.Expire(ctx)
+		return err
+	})
+	looking := true
+	every(r.opts.ExpireEvery, "look", "check for vanished workspaces", func(ctx context.Context) (err error) {
+		if looking {
+			looking, err = r.markVanished(ctx)
 		}
-		if n++; n%sweepEvery != 0 {
-			continue
+		return err
+	})
+	loops.Go(func() { r.sweepPeriodically(ctx) })
+	<-ctx.Done()
+	// A provider that does not heed its context keeps its goroutine, and not the program.
+	return waitGroup(context.WithoutCancel(ctx), &loops)
+}
+
+const (
+	// taskTime limits a round of a task, which waits for no workspace that hangs.
+	taskTime = 5 * time.Minute
+	// sweepTaskTime limits a round of sweeping, all providers together.
+	sweepTaskTime = 10 * time.Minute
+	// shutdownTime bounds the wait for background work whose context has ended.
+	shutdownTime = 5 * time.Second
+)
+
+// logged returns f with its error logged.
+func (r *Registry) logged(what string, f func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		err := f(ctx)
+		if err != nil && !errors.Is(context.Cause(ctx), context.Canceled) {
+			r.opts.Log.Warn(what, "error", err)
 		}
-		if err := r.sweepDestroyed(ctx); err != nil && ctx.Err() == nil {
-			r.opts.Log.Warn("sweep", "error", err)
+		return err
+	}
+}
+
+// sweepPeriodically sweeps at the start, when this replica becomes the leader, and after
+// interrupted removals.
+func (r *Registry) sweepPeriodically(ctx context.Context) {
+	do := func(task, what string, limit time.Duration, f func(context.Context) error) error {
+		return r.background.Do(ctx, task, limit, r.logged(what, f))
+	}
+	do("adopt", "adopt workspaces", taskTime, r.adoptUnassigned) //nolint:errcheck // it is logged
+	due := do("sweep", "sweep", sweepTaskTime, r.Sweep) != nil
+	ticker := time.NewTicker(r.opts.ExpireEvery)
+	defer ticker.Stop()
+	led := r.Leads()
+	for n := 1; ; n++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		now := n%sweepEvery == 0
+		if lead := r.Leads(); lead != led {
+			if led = lead; led { // the leader before may have left things that no other node has swept
+				due, now = true, true
+			}
+		}
+		switch {
+		case now && due:
+			due = do("sweep", "sweep", sweepTaskTime, r.Sweep) != nil
+		case now:
+			do("sweep", "sweep", sweepTaskTime, r.sweepDestroyed) //nolint:errcheck // the next round sees it
 		}
 	}
 }
@@ -176,12 +211,10 @@ func (r *Registry) Shutdown(ctx context.Context) error {
 	}
 	r.mu.Unlock()
 	r.end()
-	if err := r.waitBackground(ctx); err != nil {
-		return err
-	}
-	uses, err := r.endAllHandles(ctx)
+	err := r.waitBackground(ctx)
+	uses, failure := r.endAllHandles(ctx)
 	r.endLease(ctx, uses)
-	return err
+	return errors.Join(err, failure)
 }
 
 // endLeaseTimeout bounds the time for ending the lease.
@@ -224,7 +257,7 @@ func (r *Registry) endAllHandles(ctx context.Context) (map[string]time.Time, err
 	r.live.Range(func(_, v any) bool {
 		group.Go(func() error {
 			e := v.(*entry)
-			used, err := r.endHandle(ctx, e, false)
+			used, err := r.endHandleInTime(ctx, e)
 			mu.Lock()
 			defer mu.Unlock()
 			uses[e.id], errs = used, append(errs, err)
@@ -238,16 +271,57 @@ func (r *Registry) endAllHandles(ctx context.Context) (map[string]time.Time, err
 	return uses, errors.Join(errs...)
 }
 
+// endHandleInTime is endHandle for a provider that may not heed its context.
+func (r *Registry) endHandleInTime(ctx context.Context, e *entry) (time.Time, error) {
+	type result struct {
+		used time.Time
+		err  error
+	}
+	ended := make(chan result, 1)
+	go func() { // ends with the handle
+		used, err := r.endHandle(ctx, e, false)
+		ended <- result{used, err}
+	}()
+	select {
+	case res := <-ended:
+		return res.used, res.err
+	case <-ctx.Done():
+	}
+	select {
+	case res := <-ended:
+		return res.used, res.err
+	case <-time.After(shutdownTime):
+		return time.Time{}, fmt.Errorf("registry: close the handle of workspace %s: %w", e.id, ctx.Err())
+	}
+}
+
+// waitBackground waits for background work, but not for a provider that hangs.
 func (r *Registry) waitBackground(ctx context.Context) error {
+	err := waitGroup(ctx, &r.wg)
+	ctx, cancel := context.WithTimeout(ctx, shutdownTime)
+	defer cancel()
+	if failure := r.background.Wait(ctx); failure != nil {
+		err = errors.Join(err, failure)
+	}
+	if err != nil {
+		return fmt.Errorf("registry: shut down: %w: background work is still running", err)
+	}
+	return nil
+}
+
+// waitGroup waits for a group whose context has ended, for shutdownTime at most.
+func waitGroup(ctx context.Context, wg *sync.WaitGroup) error {
+	ctx, cancel := context.WithTimeout(ctx, shutdownTime)
+	defer cancel()
 	done := make(chan struct{})
-	go func() { // ends with the background work
-		r.wg.Wait()
+	go func() { // ends with the group
+		wg.Wait()
 		close(done)
 	}()
 	select {
 	case <-done:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("registry: shut down: %w: background work is still running", ctx.Err())
+		return ctx.Err()
 	}
 }

@@ -14,7 +14,7 @@ import (
 // A workspace that was ready once is attached to again; its files are never
 // recreated.
 func (r *Registry) Reset(ctx context.Context, id string) (Record, error) {
-	done, err := r.lockWorkspace(ctx, id)
+	ctx, done, err := r.lockWorkspace(ctx, "reset", id)
 	if err != nil {
 		return Record{}, err
 	}
@@ -41,7 +41,7 @@ func (r *Registry) Reset(ctx context.Context, id string) (Record, error) {
 // opens it again. Handles in other processes end with their next heartbeat. A
 // failed workspace stays failed.
 func (r *Registry) Close(ctx context.Context, id string) error {
-	done, err := r.lockWorkspace(ctx, id)
+	ctx, done, err := r.lockWorkspace(ctx, "close", id)
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func (r *Registry) Close(ctx context.Context, id string) error {
 // anything is removed: an error after that means that something is left, which a
 // repeated Destroy or the next sweep removes.
 func (r *Registry) Destroy(ctx context.Context, id string) error {
-	done, err := r.lockWorkspace(ctx, id)
+	ctx, done, err := r.lockToDestroy(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -167,9 +167,10 @@ func (r *Registry) removeFromProvider(ctx context.Context, rec Record) error {
 var errLeaderSweeps = errors.New("the leader of the cluster sweeps")
 
 // Pause freezes the processes of a workspace until Resume. Frozen processes use no
-// CPU and keep their memory. Handles on the workspace end.
+// CPU and keep their memory. Handles on the workspace end, and with them the commands
+// that are not detached.
 func (r *Registry) Pause(ctx context.Context, id string) error {
-	done, err := r.lockWorkspace(ctx, id)
+	ctx, done, err := r.lockWorkspace(ctx, "pause", id)
 	if err != nil {
 		return err
 	}
@@ -185,25 +186,58 @@ func (r *Registry) Pause(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	if err := e.ws.Pause(ctx); err != nil {
+	if err := e.ws.CanPause(); err != nil {
 		return fmt.Errorf("registry: pause %s: %w", rec.label(), err)
 	}
-	_, err = r.changeRecord(ctx, id, func(rec *Record) error {
-		if err := rec.State.requireState("pause", Ready); err != nil {
-			return fmt.Errorf("registry: workspace %s: %w", rec.label(), err)
-		}
-		rec.moveTo(Paused)
-		return nil
-	})
+	// The handle is closed first: what ends with it can't be ended once it is frozen.
+	e.pausing.Store(true)
+	err = e.ws.DetachWith(ctx, pausedError(rec.label()))
+	if err == nil {
+		err = r.freeze(ctx, id)
+	}
+	if err != nil {
+		err = fmt.Errorf("registry: pause %s: %w", rec.label(), err)
+	}
+	ctx, cancel := cleanupContext(ctx)
+	defer cancel()
+	return errors.Join(err, r.retireEntry(ctx, e, false))
+}
+
+// freeze makes the provider freeze a workspace that has no handle, and stores that it is paused.
+// After an error its processes run.
+func (r *Registry) freeze(ctx context.Context, id string) error {
+	rec, err := r.getRecord(ctx, id)
 	if err != nil {
 		return err
 	}
-	return r.retireEntry(ctx, e, false)
+	return r.withProvider(ctx, rec, func(d *driver.Workspace) error {
+		err := d.Life.Pause(ctx)
+		if err == nil {
+			_, err = r.changeRecord(ctx, id, func(rec *Record) error {
+				if err := rec.State.requireState("pause", Ready, Evicted); err != nil {
+					return fmt.Errorf("registry: workspace %s: %w", rec.label(), err)
+				}
+				if rec.State == Evicted {
+					rec.becomeReady()
+				}
+				rec.moveTo(Paused)
+				return nil
+			})
+		}
+		if err != nil && fault.Of(err) != fault.Unsupported {
+			ctx, cancel := cleanupContext(ctx)
+			defer cancel()
+			if failure := d.Life.Resume(ctx); failure != nil {
+				r.opts.Log.Warn("resume a workspace that could not be paused", "workspace", id, "error", failure)
+			}
+		}
+		return err
+	})
 }
 
 // Resume resumes a paused workspace.
 func (r *Registry) Resume(ctx context.Context, id string) error {
-	done, err := r.lockWorkspace(ctx, id)
+	ctx, done, err := r.lockWorkspace(ctx, "resume", id)
 	if err != nil {
 		return err
 	}
@@ -228,8 +262,13 @@ func (r *Registry) Resume(ctx context.Context, id string) error {
 	return err
 }
 
-// resumeProvider calls the provider's Resume, through a temporary handle.
+// resumeProvider calls the provider's Resume.
 func (r *Registry) resumeProvider(ctx context.Context, rec Record) error {
+	return r.withProvider(ctx, rec, func(d *driver.Workspace) error { return d.Life.Resume(ctx) })
+}
+
+// withProvider calls f with a temporary handle on a workspace that can be paused.
+func (r *Registry) withProvider(ctx context.Context, rec Record, f func(*driver.Workspace) error) error {
 	d, _, unlock, err := r.openOrResolve(ctx, rec)
 	defer unlock()
 	if err != nil {
@@ -242,8 +281,8 @@ func (r *Registry) resumeProvider(ctx context.Context, rec Record) error {
 			r.opts.Log.Warn("close a workspace handle", "workspace", rec.ID, "error", err)
 		}
 	}()
-	if d.Life.Resume == nil {
-		return fmt.Errorf("%w: provider %s has no resume", fault.Unsupported, rec.Kind)
+	if d.Life.Pause == nil || d.Life.Resume == nil {
+		return fmt.Errorf("%w: provider %s can't pause workspaces", fault.Unsupported, rec.Kind)
 	}
-	return d.Life.Resume(ctx)
+	return f(d)
 }

@@ -17,9 +17,9 @@ var endedCounter = sync.OnceValue(func() metric.Int64Counter {
 	return c
 })
 
-// countEnded counts workspaces that ended for a reason: "idle" or "end".
-func countEnded(ctx context.Context, reason string, n int) {
-	if c := endedCounter(); c != nil && n > 0 {
-		c.Add(ctx, int64(n), metric.WithAttributes(attribute.String("reason", reason)))
+// countEnded counts a workspace that ended for a reason: "idle" or "end".
+func countEnded(ctx context.Context, reason string) {
+	if c := endedCounter(); c != nil {
+		c.Add(ctx, 1, metric.WithAttributes(attribute.String("reason", reason)))
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/background"
 	"github.com/croft-run/croft/internal/keylock"
 	"github.com/croft-run/croft/internal/suggest"
 	"github.com/croft-run/croft/workspace"
@@ -42,7 +43,10 @@ type Registry struct {
 	changes keylock.Locks[string] // by id; see lockWorkspace
 	quotas  keylock.Locks[string] // by tenant; see lockQuota
 
+	background *background.Tracker
+
 	mu               sync.Mutex
+	changing         map[string]*change   // guarded by mu; holders of changes, by id
 	openCalls        map[string]*openCall // guarded by mu
 	openCount        int                  // guarded by mu; entries and open calls
 	isDown           bool                 // guarded by mu
@@ -155,8 +159,9 @@ func New(ctx context.Context, store Store, mux *workspace.Mux, opts *Options) (*
 		store: store, mux: mux, opts: opts.withDefaults(),
 		self: Holder{ID: driver.NewID(), Host: host, PID: os.Getpid()},
 		base: base, end: end,
-		openCalls: map[string]*openCall{},
+		openCalls: map[string]*openCall{}, changing: map[string]*change{},
 	}
+	r.background = background.New(base, r.opts.Log)
 	c := r.opts.Cluster
 	r.replica = Replica{Node: c.Node, Address: c.Address, data: c.Data, holder: r.self.ID}
 	return r, nil
@@ -203,20 +208,6 @@ func (r *Registry) CreateWith(ctx context.Context, spec workspace.Spec, attrs At
 	}
 	r.emitState(rec, "", Intended, "")
 	return rec, nil
-}
-
-// lockWorkspace takes the keyed mutex of a workspace, which serialises its changes
-// in this process, and claims the workspace for this node. Using a workspace needs no lock.
-func (r *Registry) lockWorkspace(ctx context.Context, id string) (unlock func(), err error) {
-	unlock, err = r.changes.Lock(ctx, id)
-	if err != nil {
-		return nil, fmt.Errorf("registry: wait for another change of workspace %s: %w: %w", id, ctx.Err(), err)
-	}
-	if err := r.claimID(ctx, id); err != nil {
-		unlock()
-		return nil, err
-	}
-	return unlock, nil
 }
 
 // reserveID reserves a workspace that the provider created in advance, and returns

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/workspace/driver"
@@ -46,7 +47,14 @@ func (r *Registry) sweepDestroyed(ctx context.Context) error {
 // destroyed record on that list, whose provider swept without error, is deleted. In a cluster
 // each node sweeps its own host, and the leader what every node reaches.
 func (r *Registry) sweepProviders(ctx context.Context, providers []driver.Provider) error {
-	unlock, err := r.lockExclusive(ctx)
+	// While the lock is waited for, new opens wait, too: one that hangs must not stop them.
+	wait, cancel := context.WithTimeoutCause(ctx, sweepWait,
+		fmt.Errorf("registry: sweep: %w: a workspace is being opened for longer than %v", fault.Unavailable, sweepWait))
+	unlock, err := r.lockExclusive(wait)
+	if err != nil && ctx.Err() == nil && wait.Err() != nil {
+		err = context.Cause(wait)
+	}
+	cancel()
 	if err != nil {
 		return err
 	}
@@ -91,6 +99,11 @@ func (r *Registry) sweepProviders(ctx context.Context, providers []driver.Provid
 	return errors.Join(errs...)
 }
 
+const (
+	sweepWait = 15 * time.Second // for opens that are under way
+	sweepTime = 2 * time.Minute  // of one provider; nothing is opened meanwhile
+)
+
 // sweepProvider calls Sweep, and returns a panic as an error.
 func sweepProvider(ctx context.Context, p driver.Provider, live []string) (err error) {
 	defer func() {
@@ -98,5 +111,7 @@ func sweepProvider(ctx context.Context, p driver.Provider, live []string) (err e
 			err = fmt.Errorf("%w: the provider panicked: %v", fault.Internal, v)
 		}
 	}()
+	ctx, cancel := context.WithTimeout(ctx, sweepTime)
+	defer cancel()
 	return p.Sweep(ctx, live)
 }

@@ -18,7 +18,7 @@ func (r *Registry) Update(ctx context.Context, id string, policy workspace.Polic
 	if err := checkPolicy(policy); err != nil {
 		return Record{}, fmt.Errorf("registry: update %s: %w", id, err)
 	}
-	done, err := r.lockWorkspace(ctx, id)
+	ctx, done, err := r.lockWorkspace(ctx, "update", id)
 	if err != nil {
 		return Record{}, err
 	}

@@ -25,6 +25,7 @@ func (r *Registry) markVanished(ctx context.Context) (again bool, err error) {
 	}
 	persists := map[string]bool{}
 	var errs []error
+	var ids []string
 	for _, rec := range recs {
 		if rec.Ref == nil || !mine.has(rec) {
 			continue
@@ -43,11 +44,15 @@ func (r *Registry) markVanished(ctx context.Context) (again bool, err error) {
 			errs = append(errs, err)
 			continue
 		}
-		if _, err := r.Acquire(ctx, rec.ID); err != nil && fault.Of(err) != fault.Failed {
-			errs = append(errs, fmt.Errorf("registry: look for workspace %s: %w", rec.ID, err))
-		}
+		ids = append(ids, rec.ID)
 	}
-	return again, errors.Join(errs...)
+	err = r.background.Each(ctx, "look", ids, func(ctx context.Context, id string) error {
+		if _, err := r.Acquire(ctx, id); err != nil && fault.Of(err) != fault.Failed {
+			return fmt.Errorf("registry: look for workspace %s: %w", id, err)
+		}
+		return nil
+	})
+	return again, errors.Join(append(errs, err)...)
 }
 
 // kindPersists reports whether workspaces of a kind outlive the process; true if

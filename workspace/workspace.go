@@ -125,7 +125,13 @@ func (w *Workspace) Close(ctx context.Context) error {
 
 // Detach is Close without OnClose: it closes the handle for all its owners.
 func (w *Workspace) Detach(ctx context.Context) error {
-	return w.closeWith(ctx, verbClose, fmt.Errorf("workspace %s: %w: this handle on it was closed; acquire or open it again", w.id, fault.WrongState),
+	return w.DetachWith(ctx, fault.WithCause(
+		fmt.Errorf("workspace %s: %w: this handle on it was closed; acquire or open it again", w.id, fault.WrongState), fault.CauseClosed))
+}
+
+// DetachWith is Detach with the error of the calls that are cut off or refused.
+func (w *Workspace) DetachWith(ctx context.Context, why error) error {
+	return w.closeWith(ctx, verbClose, why,
 		func(ctx context.Context, d *driver.Workspace) error { return d.Life.Close(ctx) })
 }
 
@@ -133,7 +139,8 @@ func (w *Workspace) Detach(ctx context.Context) error {
 // place stays. An interrupted Destroy can be repeated, but not on a closed handle.
 // Programs with a registry destroy through the registry.
 func (w *Workspace) Destroy(ctx context.Context) error {
-	return w.closeWith(ctx, verbDestroy, fmt.Errorf("workspace %s: the workspace was destroyed: %w", w.id, fault.NotFound),
+	why := fault.WithCause(fmt.Errorf("workspace %s: the workspace was destroyed: %w", w.id, fault.NotFound), fault.CauseDestroyed)
+	return w.closeWith(ctx, verbDestroy, why,
 		func(ctx context.Context, d *driver.Workspace) error { return d.Life.Destroy(ctx) })
 }
 
@@ -163,11 +170,8 @@ func (w *Workspace) closeWith(ctx context.Context, v *verb, why error, last func
 // Connections of Dial end.
 func (w *Workspace) Pause(ctx context.Context) error {
 	return w.call(ctx, verbPause, subject{}, func(ctx context.Context, d *live) error {
-		if d.Life.Pause == nil && d.Life.NoPause != "" {
-			return fmt.Errorf("pausing: %w: %s", fault.Unsupported, d.Life.NoPause)
-		}
-		if d.Life.Pause == nil {
-			return w.unsupported("pausing", d)
+		if err := w.canPause(d); err != nil {
+			return err
 		}
 		if err := d.Life.Pause(ctx); err != nil {
 			return err
@@ -175,6 +179,19 @@ func (w *Workspace) Pause(ctx context.Context) error {
 		w.inflight.closeEach(func(o *openResource) bool { return o.endsWithPause })
 		return nil
 	})
+}
+
+// CanPause returns why the workspace can't be paused.
+func (w *Workspace) CanPause() error { return w.canPause(w.current.Load()) }
+
+func (w *Workspace) canPause(d *live) error {
+	switch {
+	case d.Life.Pause == nil && d.Life.NoPause != "":
+		return fmt.Errorf("pausing: %w: %s", fault.Unsupported, d.Life.NoPause)
+	case d.Life.Pause == nil:
+		return w.unsupported("pausing", d)
+	}
+	return nil
 }
 
 // Resume continues the processes that Pause froze.

@@ -58,6 +58,8 @@ func (a *toolServer) followEvents(ctx context.Context) {
 }
 
 func (a *toolServer) forgetWorkspace(ctx context.Context, id string) {
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout) // one workspace must not stop the news of all
+	defer cancel()
 	if err := a.env.Forget(ctx, id); err != nil {
 		a.system.log.Warn("drop the tools' state of a workspace", "workspace", id, "error", err)
 	}

@@ -37,8 +37,29 @@ func (s *System) readyChecks(ctx context.Context) []rest.ReadyCheck {
 	if s.cluster != nil {
 		add("replica", s.Registry.HasLease(), "node", s.cluster.node)
 	}
+	stalled := s.stalls()
+	tasks, workspaces := 0, 0
+	for _, one := range stalled {
+		if one.Workspace == "" {
+			tasks++
+		} else {
+			workspaces++
+		}
+	}
+	add("background", tasks == 0, "stalled", stalled)
+	// One tenant's workspace must not make the server unready for all.
+	out = append(out, rest.ReadyCheck{Name: "stuck-workspaces", OK: workspaces == 0, Advisory: true})
 	free, err := diskreserve.Free(s.Dir)
 	add("disk", err == nil && free >= minFree, "free", free, "needed", int64(minFree), "error", err)
+	return out
+}
+
+// stalls lists the background work of the system that is over its time limit.
+func (s *System) stalls() []registry.Stall {
+	out := s.Registry.Stalls()
+	for _, one := range s.background.Stalls() {
+		out = append(out, registry.Stall(one))
+	}
 	return out
 }
 
@@ -62,11 +83,13 @@ type systemCollector struct{ system *System }
 
 var (
 	workspacesMetric = prometheus.NewDesc("croft_workspaces", "Workspaces, by state and provider.", []string{"state", "provider"}, nil)
+	stalledMetric    = prometheus.NewDesc("croft_background_stalled", "Background work over its time limit: workspaces that hang, and tasks that do.", []string{"task"}, nil)
 	freeMetric       = prometheus.NewDesc("croft_data_free_bytes", "Free space of the data directory's file system.", nil, nil)
 )
 
 func (systemCollector) Describe(out chan<- *prometheus.Desc) {
 	out <- workspacesMetric
+	out <- stalledMetric
 	out <- freeMetric
 }
 
@@ -89,6 +112,16 @@ func (c systemCollector) Collect(out chan<- prometheus.Metric) {
 	}
 	for l, n := range counts {
 		out <- prometheus.MustNewConstMetric(workspacesMetric, prometheus.GaugeValue, float64(n), l.state, l.kind)
+	}
+	stalled := map[string]int{}
+	for _, task := range append(registry.Tasks(), collectTask) {
+		stalled[task] = 0
+	}
+	for _, one := range c.system.stalls() {
+		stalled[one.Task]++
+	}
+	for task, n := range stalled {
+		out <- prometheus.MustNewConstMetric(stalledMetric, prometheus.GaugeValue, float64(n), task)
 	}
 	if free, err := diskreserve.Free(c.system.Dir); err == nil {
 		out <- prometheus.MustNewConstMetric(freeMetric, prometheus.GaugeValue, float64(free))

@@ -26,6 +26,7 @@ import (
 	"github.com/croft-run/croft/daemon/telemetry"
 	"github.com/croft-run/croft/egress"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/background"
 	"github.com/croft-run/croft/interp/isolate"
 	"github.com/croft-run/croft/prepare/stage"
 	"github.com/croft-run/croft/provider/all"
@@ -122,7 +123,8 @@ type System struct {
 	node     string   // name of the node in the cluster; "" without one
 	cluster  *cluster // nil if the system is no replica of a cluster
 
-	telemetry *telemetry.Telemetry
+	telemetry  *telemetry.Telemetry
+	background *background.Tracker // tasks that are not the registry's
 
 	drainDelay time.Duration
 	templates  *template.Catalog
@@ -207,6 +209,7 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 		return err
 	}
 	s.log = slog.New(scrubHandler{s.log.Handler(), s.scrub.text(ctx)})
+	s.background = background.New(ctx, s.log)
 	if s.events, err = openEvents(EventsFile(s.Dir, s.settings()), s.settings().Events, s.log); err != nil {
 		return err
 	}

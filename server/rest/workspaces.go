@@ -76,8 +76,9 @@ type Ready struct {
 
 // A ReadyCheck is one condition under which the server can do its work.
 type ReadyCheck struct {
-	Name string `json:"name" doc:"database, provider, disk, replica, or draining"`
-	OK   bool   `json:"ok"`
+	Name     string `json:"name" doc:"database, provider, disk, replica, background, stuck-workspaces, or draining"`
+	OK       bool   `json:"ok"`
+	Advisory bool   `json:"advisory,omitempty" doc:"the server is ready without it"`
 }
 
 type readyAnswer struct {
@@ -90,12 +91,12 @@ func (s *Server) showReady(ctx context.Context, _ *none) (*readyAnswer, error) {
 	s.mu.Lock()
 	draining := s.draining || s.unready
 	s.mu.Unlock()
-	out := &readyAnswer{Status: http.StatusOK, Body: Ready{Ready: true, Checks: []ReadyCheck{{"draining", !draining}}}}
+	out := &readyAnswer{Status: http.StatusOK, Body: Ready{Ready: true, Checks: []ReadyCheck{{Name: "draining", OK: !draining}}}}
 	if s.cfg.Ready != nil {
 		out.Body.Checks = append(out.Body.Checks, s.cfg.Ready(ctx)...)
 	}
 	for _, check := range out.Body.Checks {
-		if !check.OK {
+		if !check.OK && !check.Advisory {
 			out.Status, out.Body.Ready = http.StatusServiceUnavailable, false
 		}
 	}

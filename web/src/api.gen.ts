@@ -944,7 +944,9 @@ export interface Ready {
 }
 
 export interface ReadyCheck {
-  /** database, provider, disk, replica, or draining */
+  /** the server is ready without it */
+  "advisory"?: boolean;
+  /** database, provider, disk, replica, background, stuck-workspaces, or draining */
   "name": string;
   "ok": boolean;
 }

@@ -392,13 +392,18 @@ func (p *Provider) openOne(key string, s *shape) bool {
 	return true
 }
 
+// warmTime bounds the opening of a pooled workspace: one that hangs must not end the refilling.
+const warmTime = 10 * time.Minute
+
 func (p *Provider) warmUp(spec driver.Spec) (*warmWorkspace, error) {
 	spec.ID = driver.NewID()
 	unmark, err := p.marks.lockID(spec.ID)
 	if err != nil {
 		return nil, err
 	}
-	ws, err := p.Provider.Open(p.ctx, spec)
+	ctx, cancel := context.WithTimeout(p.ctx, warmTime)
+	defer cancel()
+	ws, err := p.Provider.Open(ctx, spec)
 	if err != nil {
 		unmark()
 		return nil, err
@@ -406,7 +411,7 @@ func (p *Provider) warmUp(spec driver.Spec) (*warmWorkspace, error) {
 	if ws.Shell != nil && ws.Shell.Sessions != nil {
 		// The first call starts the guest, which is the slow part of a container. If
 		// the start fails, the first command reports it.
-		if _, err := ws.Shell.Sessions(p.ctx); err != nil && p.ctx.Err() == nil {
+		if _, err := ws.Shell.Sessions(ctx); err != nil && p.ctx.Err() == nil {
 			p.opts.Log.Warn("start the shell of a warm workspace", "provider", p.Kind(), "error", err)
 		}
 	}
