@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net/http"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
 )
@@ -124,3 +125,40 @@ func TestWireRoundTrip(t *testing.T) {
 		t.Errorf("an unknown code became %q", got)
 	}
 }
+
+// TestPrivate: the text for clients takes the place of the whole one, whatever wraps it.
+func TestPrivate(t *testing.T) {
+	hidden := Private(fmt.Errorf("find a key: %w: dial 10.0.0.1", Unavailable), "find a key: unavailable")
+	for _, tt := range []struct {
+		err  error
+		want string
+	}{
+		{hidden, "find a key: unavailable"},
+		{fmt.Errorf("show %s: %w (%w)", "a", hidden, Transient(hidden)), "show a: find a key: unavailable (find a key: unavailable)"},
+		{errors.Join(NotFound, fmt.Errorf("b: %w", hidden)), "not found\nb: find a key: unavailable"},
+		{Private(hidden, "other"), "other"},
+		{Default(fmt.Errorf("%s%w", strings.Repeat("x", 1990), hidden), Failed), strings.Repeat("x", 1990) + "find a key: unavailable"},
+	} {
+		if got := Public(tt.err); got != tt.want {
+			t.Errorf("%v is told as %q, want %q", tt.err, got, tt.want)
+		}
+		if got := Encode(tt.err).Message; strings.Contains(got, "10.0.0.1") {
+			t.Errorf("on the wire: %q", got)
+		}
+		if !IsPrivate(tt.err) || !strings.Contains(tt.err.Error(), "10.0.0.1") {
+			t.Errorf("%v is not private, or has lost its text", tt.err)
+		}
+	}
+	cut := &cutError{hidden}
+	if got := Public(cut); got != "find a key: unavailable" {
+		t.Errorf("an error that changes the text: %q", got)
+	}
+	if err := NotFound; Public(err) != "not found" || IsPrivate(err) || Private(nil, "x") != nil {
+		t.Error("an error that is not private")
+	}
+}
+
+type cutError struct{ error }
+
+func (c *cutError) Error() string { return c.error.Error()[:20] }
+func (c *cutError) Unwrap() error { return c.error }

@@ -1,7 +1,9 @@
 package fault
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 )
 
 // Wire is the encoding of an error between processes: in HTTP bodies, between host and
@@ -15,7 +17,7 @@ type Wire struct {
 }
 
 // Encode returns the wire form of err. The message of an Internal error is for the
-// operator's log only and is replaced.
+// operator's log only and is replaced, and so is the text of Private.
 func Encode(err error) Wire {
 	c := Of(err)
 	w := Wire{Code: c.Wire(), Kind: c.Kind(), Cause: CauseOf(err), Transient: IsTransient(err)}
@@ -23,7 +25,7 @@ func Encode(err error) Wire {
 		w.Message = "internal error"
 		return w
 	}
-	w.Message = err.Error()
+	w.Message = Public(err)
 	return w
 }
 
@@ -54,3 +56,54 @@ type decoded struct {
 
 func (d *decoded) Error() string { return d.message }
 func (d *decoded) Unwrap() error { return d.code }
+
+// Private returns err with another text for clients: its own names what only the operator may know,
+// such as the address of a database. Error returns the whole text, for logs and for the operator;
+// Encode and Public give text in its place, also below errors that wrap it.
+func Private(err error, text string) error {
+	if err == nil {
+		return nil
+	}
+	return &private{err, text}
+}
+
+type private struct {
+	error
+	public string
+}
+
+func (p *private) Unwrap() error { return p.error }
+
+// IsPrivate reports whether the text of err differs for clients.
+func IsPrivate(err error) bool { return errors.As(err, new(*private)) }
+
+// Public returns the text of err for clients. If a wrapping error has changed the private text, all of
+// it is left out.
+func Public(err error) string {
+	whole := err.Error()
+	text := whole
+	for _, p := range findPrivate(err) {
+		if !strings.Contains(whole, p.Error()) {
+			return p.public
+		}
+		text = strings.ReplaceAll(text, p.Error(), p.public)
+	}
+	return text
+}
+
+// findPrivate returns the outermost private errors in the tree of err.
+func findPrivate(err error) []*private {
+	switch e := err.(type) { //nolint:errorlint // the walk itself unwraps; each node is judged alone
+	case nil:
+		return nil
+	case *private:
+		return []*private{e}
+	case interface{ Unwrap() []error }:
+		var out []*private
+		for _, inner := range e.Unwrap() {
+			out = append(out, findPrivate(inner)...)
+		}
+		return out
+	}
+	return findPrivate(errors.Unwrap(err))
+}

@@ -354,13 +354,22 @@ func (s *sqlStore) classifyError(what string, err error) error {
 	case errors.As(err, &known):
 		return err
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("registry: %s: %w", what, err)
+		return hideCause(fmt.Errorf("registry: %s: %w", what, err), "registry: %s: %v", what, fault.Of(err))
 	case s.full(err):
-		return fault.WithCause(fmt.Errorf("registry: %s: %w: the disk of the data directory is full; remove workspaces or other files: %w", what, fault.ResourceExhausted, err), fault.CauseDiskFull)
+		const full = "the disk of the data directory is full; remove workspaces or other files"
+		err = fmt.Errorf("registry: %s: %w: %s: %w", what, fault.ResourceExhausted, full, err)
+		return fault.WithCause(hideCause(err, "registry: %s: %v: %s", what, fault.ResourceExhausted, full), fault.CauseDiskFull)
 	case s.damaged(err):
-		return fmt.Errorf("registry: %s: %w: the store is damaged, or not a database: %w", what, fault.Failed, err)
+		const damaged = "the store is damaged, or not a database"
+		return hideCause(fmt.Errorf("registry: %s: %w: %s: %w", what, fault.Failed, damaged, err), "registry: %s: %v: %s", what, fault.Failed, damaged)
 	}
-	return fmt.Errorf("registry: %s: %w: %w", what, fault.Unavailable, err)
+	return hideCause(fmt.Errorf("registry: %s: %w: %w", what, fault.Unavailable, err), "registry: %s: %v: the server can't use its database now; try again", what, fault.Unavailable)
+}
+
+// hideCause gives an error a text for clients that is without its cause: a database names its address,
+// user and files.
+func hideCause(err error, format string, args ...any) error {
+	return fault.Private(err, fmt.Sprintf(format, args...)+"; the log of the server has the cause")
 }
 
 func (s *sqlStore) isDuplicate(err error) bool { return err != nil && s.duplicate(err) }

@@ -409,7 +409,7 @@ func (e *Env) recoverPanic(tool string, err *error) {
 // finishCall scrubs and truncates the answer of a call.
 func (e *Env) finishCall(t *Tool, c *Call, a answer, note string, err error) (Result, error) {
 	if err != nil {
-		if fault.Of(err) == fault.Internal {
+		if fault.Of(err) == fault.Internal || fault.IsPrivate(err) {
 			e.Log.Error("tool failed", "tool", t.Name, "workspace", c.Name, "error", err)
 		}
 		return Result{}, &textError{text: c.scrub.String(ErrorText(err)), code: fault.Of(err), err: err}

@@ -367,7 +367,7 @@ func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
 // logFailure logs an error that is the server's.
 func (s *Server) logFailure(r *http.Request, status int, err error) {
 	if status >= http.StatusInternalServerError && status != http.StatusNotImplemented {
-		s.log.Error("e2b: request failed", "method", r.Method, "path", r.URL.Path, "error", err)
+		s.log.Error("e2b: request failed", "request", httplog.ID(r.Context()), "method", r.Method, "path", r.URL.Path, "error", err)
 	}
 }
 

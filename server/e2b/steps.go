@@ -54,7 +54,10 @@ func (s *Server) runBuild(ctx context.Context, one *storedTemplate, b *build, in
 		out, step, err = s.build(ctx, one, b, in, log)
 	}
 	if err != nil {
-		log.write("error", step, err.Error())
+		log.write("error", step, fault.Public(err))
+		if fault.IsPrivate(err) {
+			s.log.Warn("e2b: build failed", "build", b.ID, "error", err)
+		}
 	} else {
 		log.write("info", finalizeStep, "Build finished")
 	}
@@ -63,7 +66,7 @@ func (s *Server) runBuild(ctx context.Context, one *storedTemplate, b *build, in
 	defer s.templates.mu.Unlock()
 	b.Updated, b.Workspace = time.Now().UTC(), ""
 	if err != nil {
-		b.fail(step, err.Error())
+		b.fail(step, fault.Public(err))
 		ctx, cancel := cleanup(ctx)
 		defer cancel()
 		s.dropImage(ctx, b)

@@ -193,6 +193,7 @@ func (s *Server) serveTraffic(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case err != nil && isEnvd && envd.IsCall(r):
+		s.logFailure(r, newProblem(err).Code, err)
 		envd.WriteError(w, r, err)
 		return
 	case err != nil:

@@ -16,6 +16,7 @@ import (
 
 	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/event"
+	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/tool"
 )
 
@@ -240,12 +241,12 @@ func (s *Server) scrubMiddleware(next mcp.MethodHandler) mcp.MethodHandler {
 		if err == nil {
 			return res, nil
 		}
-		wire := jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error()}
+		wire := jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: fault.Public(err)}
 		if known := (*jsonrpc.Error)(nil); errors.As(err, &known) {
 			wire = *known
 		}
 		text := s.opts.Env.ScrubText(ctx, wire.Message)
-		if text == wire.Message {
+		if text == wire.Message && !fault.IsPrivate(err) {
 			return res, err
 		}
 		wire.Message, wire.Data = text, nil

@@ -187,8 +187,8 @@ func checkSite(r *http.Request, read bool) error {
 // writeError writes an error in the form of package rest.
 func (s *Server) writeError(w http.ResponseWriter, err error) {
 	code := fault.Of(err)
-	if code == fault.Internal {
-		s.cfg.Log.Error("internal error", "error", err)
+	if code == fault.Internal || fault.IsPrivate(err) {
+		s.cfg.Log.Error("request failed", "request", w.Header().Get(httplog.Header), "error", err)
 	}
 	writeJSON(w, code.Status(), map[string]fault.Wire{"error": fault.Encode(err)})
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -15,11 +16,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/provider/memory"
 	"github.com/croft-run/croft/registry"
 	"github.com/croft-run/croft/server/httpguard"
+	"github.com/croft-run/croft/server/httplog"
 	"github.com/croft-run/croft/server/rest"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
@@ -534,5 +537,44 @@ func TestDrainEndsWatches(t *testing.T) {
 	rest, err := io.ReadAll(res.Body)
 	if err != nil || !bytes.Contains(rest, []byte("event: end")) {
 		t.Errorf("after Drain: %q, %v", rest, err)
+	}
+}
+
+// A lostKeys is a store of keys whose database is away.
+type lostKeys struct{ auth.KeyStore }
+
+func (lostKeys) FindKey(context.Context, string) (auth.Key, error) {
+	return auth.Key{}, fault.Private(fmt.Errorf("find a key: %w: dial 10.0.0.1", fault.Unavailable), "find a key: unavailable")
+}
+
+// TestCausesAreLogged: a client is told that the database is away, and the log has where it is, with the
+// id of the request.
+func TestCausesAreLogged(t *testing.T) {
+	store, err := registry.OpenStore(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "croft.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	mux := workspace.NewMux(new(memory.Provider))
+	reg, err := registry.New(t.Context(), store, mux, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reg.Shutdown(context.WithoutCancel(t.Context()))
+	var logged bytes.Buffer
+	srv, err := rest.New(rest.Config{Registry: reg, Mux: mux, Log: slog.New(slog.NewTextHandler(&logged, nil)), Guard: httpguard.Guard{Token: token, Keys: auth.NewKeys(lostKeys{})}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := httptest.NewRequest("GET", "http://localhost/v1/me", nil)
+	r.Header.Set("X-API-KEY", "e2b_"+strings.Repeat("0", 40))
+	r.Header.Set("X-Request-Id", "the-request")
+	w := httptest.NewRecorder()
+	httplog.New(srv, httplog.Config{}).ServeHTTP(w, r)
+	if got := w.Body.String(); w.Code != http.StatusServiceUnavailable || strings.Contains(got, "10.0.0.1") || !strings.Contains(got, "find a key: unavailable") {
+		t.Errorf("answer: %d %s", w.Code, got)
+	}
+	if got := logged.String(); !strings.Contains(got, "10.0.0.1") || !strings.Contains(got, "request=the-request") {
+		t.Errorf("log: %q", got)
 	}
 }

@@ -70,7 +70,7 @@ func (s *Server) copyTerminal(ctx context.Context, cancel context.CancelFunc, c 
 	}
 	if ctx.Err() == nil {
 		if err != nil {
-			wire := s.newProblem(requestInfo{http.MethodGet, sessionPath + "/attach"}, err).Wire
+			wire := s.newProblem(ctx, requestInfo{http.MethodGet, sessionPath + "/attach"}, err).Wire
 			last = shellwire.Message{Type: shellwire.TypeError, Error: &wire}
 		}
 		if data, err := json.Marshal(last); err == nil && c.Write(ctx, websocket.MessageText, data) == nil {

@@ -88,7 +88,7 @@ func (s *Server) runCode(run codeRunner) func(context.Context, *workspace.Worksp
 			case !lines.begun:
 				s.writeError(w, r, err)
 			default:
-				wire := s.newProblem(requestInfo{r.Method, r.URL.Path}, err).Wire
+				wire := s.newProblem(r.Context(), requestInfo{r.Method, r.URL.Path}, err).Wire
 				lines.send(CodeEvent{Event: "error", Error: &wire}) //nolint:errcheck // the client is gone
 			}
 		}}, nil

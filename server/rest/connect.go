@@ -280,7 +280,7 @@ func delayEnd(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 func (x *exchange) sendError(err error) {
-	x.sendWireError(x.s.newProblem(requestInfo{http.MethodGet, execPath}, err).Wire)
+	x.sendWireError(x.s.newProblem(x.live, requestInfo{http.MethodGet, execPath}, err).Wire)
 }
 
 func (x *exchange) sendWireError(wire fault.Wire) {

@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/server/httplog"
 )
 
 // Problem is the body of every error.
@@ -39,12 +41,19 @@ func (p *Problem) GetStatus() int {
 
 func (p *Problem) Error() string { return p.Wire.Message }
 
-// newProblem converts an error for the client, and logs an internal one.
-func (s *Server) newProblem(r requestInfo, err error) *Problem {
-	if fault.Of(err) == fault.Internal {
-		s.log.Error("internal error", "method", r.method, "path", r.path, "error", err)
-	}
+// newProblem converts an error for the client. One whose text is not for clients is logged; the
+// operator has it in the answer, too.
+func (s *Server) newProblem(ctx context.Context, r requestInfo, err error) *Problem {
 	p := &Problem{Wire: fault.Encode(err)}
+	switch {
+	case fault.Of(err) == fault.Internal:
+		s.log.Error("internal error", "request", httplog.ID(ctx), "method", r.method, "path", r.path, "error", err)
+	case fault.IsPrivate(err):
+		s.log.Warn("request failed", "request", httplog.ID(ctx), "method", r.method, "path", r.path, "error", err)
+		if principal, ok := auth.From(ctx); ok && principal.Operator() && principal.Scope == auth.Admin {
+			p.Wire.Message = err.Error()
+		}
+	}
 	if special := new(statusError); errors.As(err, &special) {
 		p.status, p.header = special.status, special.header
 	}
@@ -64,7 +73,7 @@ type requestInfo struct{ method, path string }
 
 // writeError writes an error outside of huma.
 func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
-	p := s.newProblem(requestInfo{r.Method, r.URL.Path}, err)
+	p := s.newProblem(r.Context(), requestInfo{r.Method, r.URL.Path}, err)
 	if p.GetStatus() == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
@@ -111,7 +120,7 @@ func (s *Server) transformError(ctx huma.Context, _ string, v any) (any, error) 
 		return v, nil
 	}
 	u := ctx.URL()
-	p := s.newProblem(requestInfo{ctx.Method(), u.Path}, fromModel(model, ctx.Operation()))
+	p := s.newProblem(ctx.Context(), requestInfo{ctx.Method(), u.Path}, fromModel(model, ctx.Operation()))
 	if ac, ok := ctx.(*answerContext); ok {
 		ac.status = p.GetStatus()
 	}

@@ -62,7 +62,7 @@ func (s *Server) runCommand(ctx context.Context, ws *workspace.Workspace, in *ex
 			return
 		}
 		if err != nil {
-			wire := s.newProblem(requestInfo{r.Method, r.URL.Path}, err).Wire
+			wire := s.newProblem(r.Context(), requestInfo{r.Method, r.URL.Path}, err).Wire
 			lines.send(ExecEvent{Event: "error", Error: &wire}) //nolint:errcheck // the client is gone
 			return
 		}

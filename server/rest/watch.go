@@ -84,7 +84,7 @@ func (s *Server) watchLoop(ctx context.Context, watcher driver.Watcher, events *
 		case beat.Err() != nil && fault.Of(err) == fault.DeadlineExceeded:
 			events.comment("alive")
 		default:
-			events.send("error", s.newProblem(requestInfo{http.MethodGet, onePath + "/watch"}, err))
+			events.send("error", s.newProblem(ctx, requestInfo{http.MethodGet, onePath + "/watch"}, err))
 			return
 		}
 	}

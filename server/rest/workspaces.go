@@ -144,7 +144,7 @@ func handle[I, O any](s *Server, op huma.Operation, f func(context.Context, *I) 
 		huma.Register(s.api, op, func(ctx context.Context, in *I) (*O, error) {
 			out, err := f(ctx, in)
 			if err != nil {
-				return nil, s.newProblem(info, err)
+				return nil, s.newProblem(ctx, info, err)
 			}
 			return out, nil
 		})

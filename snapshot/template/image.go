@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -14,6 +16,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"github.com/croft-run/croft/auth"
@@ -62,6 +65,9 @@ func (c *Catalog) openImage(ctx context.Context, s Source, log *buildLog) (_ sna
 	}
 	done = func() error { return files.RemoveTree(dir) }
 	if err := unpackImage(ctx, img, dir, log); err != nil {
+		if tag, bad := name.ParseReference(ref); bad == nil && errors.As(err, new(net.Error)) {
+			err = registryError(tag.Context().RegistryStr(), err)
+		}
 		return nil, nil, done, errors.Join(fmt.Errorf("template: image %s: %w", ref, err), done())
 	}
 	return snapshot.HostDir(dir, nil), imageLayers(img), done, nil
@@ -82,7 +88,7 @@ func (c *Catalog) findImage(ctx context.Context, ref string, who authn.Authentic
 		}
 		img, err := remote.Image(tag, options...)
 		if err != nil {
-			return nil, fmt.Errorf("%w: %w", fault.Unavailable, err)
+			return nil, registryError(tag.Context().RegistryStr(), err)
 		}
 		return img, nil
 	}
@@ -105,6 +111,30 @@ func (c *Catalog) findImage(ctx context.Context, ref string, who authn.Authentic
 		return nil, fmt.Errorf("%w: not an OCI layout: %w", fault.InvalidArgument, err)
 	}
 	return selectImage(index, platform, 0)
+}
+
+// registryError gives an error of a registry its code. Clients are not told what names resolve to, nor
+// by which server: a name without a public address and one that does not exist are one error.
+func registryError(host string, err error) error {
+	var answer *transport.Error
+	var unknown *net.DNSError
+	code := fault.Unavailable
+	switch {
+	case errors.As(err, &answer):
+		switch answer.StatusCode {
+		case http.StatusNotFound:
+			code = fault.NotFound
+		case http.StatusUnauthorized, http.StatusForbidden:
+			code = fault.PermissionDenied
+		}
+		return fmt.Errorf("%w: %w", code, err)
+	case errors.As(err, &unknown) && unknown.IsNotFound, errors.Is(err, fault.PermissionDenied):
+		code = fault.InvalidArgument
+		return fault.Private(fmt.Errorf("%w: %w", code, err), fmt.Sprintf("%v: the registry %s, or one that it names, has no address in the public internet", code, host))
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		code = fault.Of(err)
+	}
+	return fault.Private(fmt.Errorf("%w: %w", code, err), fmt.Sprintf("%v: the registry %s can't be reached; try again", code, host))
 }
 
 // maxNesting is the maximum nesting of image indexes.

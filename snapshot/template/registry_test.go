@@ -1,6 +1,7 @@
 package template
 
 import (
+	"fmt"
 	"io"
 	"log"
 	"net"
@@ -40,8 +41,18 @@ func TestRegistryOnThePrivateNetwork(t *testing.T) {
 	before := requests.Load()
 	tenant := auth.With(t.Context(), auth.Principal{Tenant: "red", Scope: auth.Admin})
 	_, err = c.Create(tenant, "mine", Source{Image: ref.String()})
-	if fault.Of(err) != fault.Unavailable || !strings.Contains(err.Error(), "its address is loopback") || requests.Load() != before {
+	if fault.Of(err) != fault.InvalidArgument || !strings.Contains(err.Error(), "its address is loopback") || strings.Contains(fault.Public(err), "loopback") || requests.Load() != before {
 		t.Errorf("a tenant: %v after %d requests, want a refusal without any", err, requests.Load()-before)
+	}
+	// Nor does it learn which names of that network exist.
+	private := fault.Public(registryError("name.example", &net.OpError{Err: fmt.Errorf("connect to 10.1.2.3: %w: its address is private", fault.PermissionDenied)}))
+	missing := fault.Public(registryError("name.example", &net.DNSError{Err: "no such host", Name: "name.example", Server: "10.0.0.53:53", IsNotFound: true}))
+	if private != missing || strings.Contains(private, "10.") {
+		t.Errorf("a private name is told as %q, and a missing one as %q", private, missing)
+	}
+	broken := fault.Public(registryError("name.example", &net.DNSError{Err: "server misbehaving", Name: "name.example", Server: "10.0.0.53:53"}))
+	if strings.Contains(broken, "10.0.0.53") {
+		t.Errorf("a broken name server is told as %q", broken)
 	}
 	operator := auth.With(t.Context(), auth.Principal{Scope: auth.Admin})
 	if _, err := c.Create(operator, "ours", Source{Image: ref.String()}); err != nil {

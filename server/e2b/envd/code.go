@@ -273,7 +273,7 @@ func (s *Server) execute(w http.ResponseWriter, r *http.Request) {
 	}
 	if err != nil {
 		const name = "ExecutionError"
-		lines.write(map[string]any{"type": "error", "name": name, "value": err.Error(), "traceback": name + ": " + err.Error()})
+		lines.write(map[string]any{"type": "error", "name": name, "value": fault.Public(err), "traceback": name + ": " + fault.Public(err)})
 		lines.write(map[string]any{"type": "unexpected_end_of_execution"})
 		return
 	}

@@ -343,7 +343,7 @@ func writeStatus(w http.ResponseWriter, status int, err error) {
 	writeJSON(w, status, struct {
 		Code    int    `json:"code"`
 		Message string `json:"message"`
-	}{status, err.Error()})
+	}{status, fault.Public(err)})
 }
 
 // httpStatus returns the status that envd answers an error with.
@@ -405,5 +405,9 @@ func rpcError(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		err = ctx.Err()
 	}
-	return connect.NewError(connectCodes[fault.Of(err)], adviseSpace(err))
+	code := connectCodes[fault.Of(err)]
+	if err = adviseSpace(err); fault.IsPrivate(err) {
+		err = errors.New(fault.Public(err))
+	}
+	return connect.NewError(code, err)
 }
