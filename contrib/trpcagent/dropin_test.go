@@ -303,8 +303,9 @@ func isRunning(pid string) bool {
 }
 
 func TestNewNamesTheMissingGuest(t *testing.T) {
-	t.Setenv("PATH", "/nonexistent")
-	p, err := local.New(&local.Config{Root: t.TempDir(), Guest: "/nonexistent/croft-guest"})
+	missing := filepath.Join(t.TempDir(), "missing")
+	t.Setenv("PATH", missing)
+	p, err := local.New(&local.Config{Root: t.TempDir(), Guest: filepath.Join(missing, "croft-guest")})
 	must(t, err)
 	if _, err := trpcagent.New(t.Context(), p, nil); err == nil || !strings.Contains(err.Error(), "croft-guest") {
 		t.Errorf("New = %v, want an error that names croft-guest", err)

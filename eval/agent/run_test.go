@@ -169,10 +169,11 @@ func (h *heard) Write(p []byte) (int, error) {
 
 // TestMissingProgram: an agent that is not there fails its own session alone.
 func TestMissingProgram(t *testing.T) {
-	cfg := Config{Type: "claude-code", Model: "m", Command: "/nonexistent/claude"}
+	program := filepath.Join(t.TempDir(), "missing", "claude")
+	cfg := Config{Type: "claude-code", Model: "m", Command: program}
 	in := input(t, cfg)
 	out, err := Run(t.Context(), RunnerFunc(plain), mustNew(t, cfg), in)
-	if err != nil || out.Failure == nil || out.Failure.Origin != OriginRunner || !strings.Contains(out.Failure.Message, "/nonexistent/claude") || fault.Of(out.Failure) != fault.NotFound {
+	if err != nil || out.Failure == nil || out.Failure.Origin != OriginRunner || !strings.Contains(out.Failure.Message, program) || fault.Of(out.Failure) != fault.NotFound {
 		t.Errorf("a missing program: %v, failure %v", err, out.Failure)
 	}
 }

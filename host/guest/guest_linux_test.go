@@ -245,8 +245,8 @@ func TestOutputAsItComes(t *testing.T) {
 
 // TestGuestThatCantStart says why, in the guest's own words and in the kernel's.
 func TestGuestThatCantStart(t *testing.T) {
-	bad := &guest.Launch{Binary: binary, Config: guestproto.Config{Version: "test", Workspace: "w", Level: driver.IsolationNone, Root: "/nonexistent", UID: -1, Files: true}}
-	if _, err := bad.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "nonexistent") && !strings.Contains(err.Error(), "no such file") {
+	bad := &guest.Launch{Binary: binary, Config: guestproto.Config{Version: "test", Workspace: "w", Level: driver.IsolationNone, Root: filepath.Join(t.TempDir(), "missing"), UID: -1, Files: true}}
+	if _, err := bad.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "missing") && !strings.Contains(err.Error(), "no such file") {
 		t.Errorf("a root that is not there: %v", err)
 	}
 	text := filepath.Join(t.TempDir(), "text")

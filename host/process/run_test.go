@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -44,7 +45,7 @@ func TestNothingStartsAfterAnError(t *testing.T) {
 	m := newManager(t, nil)
 	write(t, m, "plain", "#!/bin/sh\n", 0o644)
 	write(t, m, "garbage", "\x01\x02\x03", 0o755)
-	write(t, m, "lost", "#!/no/such/interpreter\n", 0o755)
+	write(t, m, "lost", "#!"+filepath.Join(t.TempDir(), "missing")+"\n", 0o755)
 	argv := func(a ...string) driver.Command { return driver.Command{Argv: a} }
 	tests := []struct {
 		name string

@@ -275,6 +275,7 @@ func TestCommandsThatFail(t *testing.T) {
 
 func TestSpecsThatAreRefused(t *testing.T) {
 	r := open(t, memory.Kind, stage.Options{})
+	missing := filepath.Join(t.TempDir(), "missing")
 	for name, spec := range map[string]bootstrap.Spec{
 		"no target":     {Files: []bootstrap.File{{Content: []byte("x")}}},
 		"outside":       {Files: []bootstrap.File{{Target: "../x"}}},
@@ -283,8 +284,8 @@ func TestSpecsThatAreRefused(t *testing.T) {
 		"no command":    {Commands: []bootstrap.Command{{}}},
 		"same key":      {Commands: []bootstrap.Command{{Key: "a", Cmd: "x"}, {Key: "a", Cmd: "y"}}},
 		"skill name":    {Skills: []bootstrap.Skill{{Name: "../x", Dir: "/tmp"}}},
-		"skill missing": {Skills: []bootstrap.Skill{{Name: "x", Dir: "/nonexistent"}}},
-		"template":      {Template: "/nonexistent"},
+		"skill missing": {Skills: []bootstrap.Skill{{Name: "x", Dir: missing}}},
+		"template":      {Template: missing},
 	} {
 		if _, err := r.Apply(t.Context(), spec); fault.Of(err) == "" || fault.Of(err) == fault.Internal {
 			t.Errorf("%s: %v, want a coded error", name, err)

@@ -166,7 +166,7 @@ func (b blind) Create(ctx context.Context, u ContainerSpec) (string, error) {
 	for i, m := range u.Mounts {
 		if !m.Volume {
 			u.Mounts = slices.Clone(u.Mounts)
-			u.Mounts[i].Source = "/no-such-directory" + m.Source
+			u.Mounts[i].Source = m.Source + ".missing"
 		}
 	}
 	return b.Engine.Create(ctx, u)

@@ -74,7 +74,7 @@ func TestSeatbeltIsRefuted(t *testing.T) {
 			t.Errorf("a refused Open left %q", left)
 		}
 	}
-	for _, program := range []string{"/no/such/program", "/bin/true", "/bin/false"} {
+	for _, program := range []string{filepath.Join(t.TempDir(), "missing"), "/bin/true", "/bin/false"} {
 		_, err := isolating(t, program).Open(t.Context(), spec(withProcess()))
 		wantCode(t, "Open with "+program, err, fault.Unsupported)
 	}
@@ -152,7 +152,7 @@ func TestSeatbeltWorkspace(t *testing.T) {
 func TestOptions(t *testing.T) {
 	p := isolating(t, sandboxExec(t, "none"))
 	data := filepath.Dir(p.store.Path())
-	link := filepath.Join(t.TempDir(), "link")
+	link, missing := filepath.Join(t.TempDir(), "link"), filepath.Join(t.TempDir(), "missing")
 	must(t, os.Symlink(data, link))
 	for config, want := range map[string]fault.Code{
 		`{"allow":["usr/bin"]}`:                       fault.InvalidArgument,
@@ -163,7 +163,7 @@ func TestOptions(t *testing.T) {
 		`{"writable":["` + link + `/ws"]}`:            fault.InvalidArgument,
 		`{"writable":["` + filepath.Dir(data) + `"]}`: fault.InvalidArgument,
 		`{"write":["/tmp"]}`:                          fault.InvalidArgument,
-		`{"writable":["/no/such/directory"]}`:         "",
+		`{"writable":["` + missing + `"]}`:            "",
 	} {
 		ws, err := p.Open(t.Context(), spec(withProcess(func(s *driver.Spec) { s.Config = []byte(config) })))
 		wantCode(t, config, err, want)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -191,7 +192,7 @@ func testProcess(t *testing.T, h *host, c envdpb.ProcessClient) {
 		if r := start(req, nil); r.err != nil || r.stdout != "a no\n/tmp\n" {
 			t.Errorf("got %+v", r)
 		}
-		dir = "/no/such"
+		dir = filepath.Join(t.TempDir(), "missing")
 		r := start(req, nil)
 		wantCode(t, "a directory that is missing", r.err, connect.CodeInvalidArgument)
 		r = start(&envdpb.StartRequest{Process: &envdpb.ProcessConfig{Cmd: "no-such-program"}}, nil)
