@@ -22,6 +22,7 @@
 package secret
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -284,7 +285,26 @@ func (v Value) MarshalText() ([]byte, error) { return []byte(redactionMark(v.nam
 // LogValue returns the mark.
 func (v Value) LogValue() slog.Value { return slog.StringValue(redactionMark(v.name)) }
 
-func redactionMark(name string) string { return "[REDACTED:" + name + "]" }
+const markStart = "[REDACTED:"
+
+func redactionMark(name string) string { return markStart + name + "]" }
+
+// Marks returns the parts of a text that look like the marks of a Scrubber, with their names.
+func Marks(p []byte) []Span {
+	var out []Span
+	for at := 0; ; {
+		i := bytes.Index(p[at:], []byte(markStart))
+		if i < 0 {
+			return out
+		}
+		start := at + i
+		at = start + len(markStart)
+		if n := bytes.IndexAny(p[at:], "[]\r\n"); n > 0 && p[at+n] == ']' {
+			out = append(out, Span{start, at + n + 1, string(p[at : at+n])})
+			at += n + 1
+		}
+	}
+}
 
 // textError has a text that is part of the contract of the secret tool, so it does not
 // include the words of its code.

@@ -138,7 +138,7 @@ func (c *Call) planPatch(ctx context.Context, op patchOp) (patchStep, error) {
 		if s.next = []byte(strings.Join(op.add, "\n")); len(op.add) > 0 && !op.noEOL {
 			s.next = append(s.next, '\n')
 		}
-		return s, nil
+		return s, c.CheckMarks("patch", op.path, nil, s.next)
 	}
 	var err error
 	if s.old, err = c.loadFile(ctx, "patch", op.path); err != nil {
@@ -146,8 +146,16 @@ func (c *Call) planPatch(ctx context.Context, op patchOp) (patchStep, error) {
 	}
 	s.seen, _ = c.Seen(s.old.path)
 	next, err := applyHunks(ctx, op.path, string(s.old.content), op.hunks)
+	if err != nil {
+		for _, h := range op.hunks {
+			if note := c.hiddenNote(strings.Join(h.old, "\n")); note != "" {
+				return s, &textError{text: ErrorText(err) + note, code: fault.Of(err), err: err}
+			}
+		}
+		return s, err
+	}
 	s.next = []byte(next)
-	return s, err
+	return s, c.CheckMarks("patch", op.path, s.old.content, s.next)
 }
 
 // applyStep applies one step, if the file is unchanged since it was planned.

@@ -124,6 +124,9 @@ func (c *Call) staleError(verb, name string, seen Seen, content []byte) error {
 // saveFile writes the new content of a loaded file, if the file is unchanged since, and
 // records what the agent has read of it.
 func (c *Call) saveFile(ctx context.Context, verb, name string, f file, content []byte, spans ...Span) (workspace.WriteResult, error) {
+	if err := c.CheckMarks(verb, name, f.content, content); err != nil {
+		return workspace.WriteResult{}, err
+	}
 	c.keepBefore(KeptFile{Path: f.path, Exists: true, Content: f.content, Mode: f.mode})
 	res, err := c.Workspace.WriteFile(ctx, f.path, content, &driver.WriteOptions{IfMatch: f.digest})
 	if fault.Of(err) == fault.Conflict {

@@ -77,7 +77,7 @@ func (c *Call) applyEdits(ctx context.Context, name string, edits []workspace.Ed
 	content := f.content
 	for i, e := range edits {
 		var n int
-		if content, n, err = applyEdit(content, e, &seen, name, all); err != nil {
+		if content, n, err = c.applyEdit(content, e, &seen, name, all); err != nil {
 			if len(edits) > 1 {
 				err = &textError{text: fmt.Sprintf("edit %d of %d: %s", i+1, len(edits), ErrorText(err)), code: fault.Of(err)}
 			}
@@ -95,7 +95,7 @@ func (c *Call) applyEdits(ctx context.Context, name string, edits []workspace.Ed
 }
 
 // applyEdit replaces text in content and updates seen: the lines that the agent has read.
-func applyEdit(content []byte, e workspace.Edit, seen *Seen, name, all string) ([]byte, int, error) {
+func (c *Call) applyEdit(content []byte, e workspace.Edit, seen *Seen, name, all string) ([]byte, int, error) {
 	if e.Old == "" {
 		return nil, 0, Errorf(fault.InvalidArgument, "old_string must be non-empty")
 	}
@@ -103,7 +103,7 @@ func applyEdit(content []byte, e workspace.Edit, seen *Seen, name, all string) (
 	n := bytes.Count(content, []byte(e.Old))
 	switch {
 	case n == 0:
-		return nil, 0, Errorf(fault.NotFound, "old_string not found in %s", name)
+		return nil, 0, Errorf(fault.NotFound, "old_string not found in %s%s", name, c.hiddenNote(e.Old))
 	case n > 1 && !e.All:
 		return nil, 0, Errorf(fault.Conflict, "old_string matched %d times in %s; add context to make it unique or set %s=true", n, name, all)
 	}

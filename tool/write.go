@@ -76,6 +76,9 @@ func (c *Call) writeSeen(ctx context.Context, verb, name string, content []byte)
 
 // createFile creates a file.
 func (c *Call) createFile(ctx context.Context, verb, name string, content []byte) (writeOutput, error) {
+	if err := c.CheckMarks("write", name, nil, content); err != nil {
+		return writeOutput{}, err
+	}
 	res, err := c.Workspace.WriteFile(ctx, name, content, &driver.WriteOptions{CreateOnly: true, Parents: true})
 	if fault.Of(err) == fault.AlreadyExists {
 		return writeOutput{}, Errorf(fault.PermissionDenied, "refusing to %s %s: Read it first", verb, name)

@@ -68,7 +68,11 @@ func (e *Editor) editFile(ctx context.Context, c *tool.Call, path string, edit f
 		if seen.Digest != driver.DigestBytes(src) {
 			return Change{}, tool.Errorf(fault.Conflict, "refusing to edit %s: it changed since it was read; Read it again", path)
 		}
-		return edit(src)
+		change, err := edit(src)
+		if err == nil {
+			err = c.CheckMarks("edit", path, src, change.Content)
+		}
+		return change, err
 	})
 	if err != nil {
 		return editOutput{}, err
