@@ -131,3 +131,23 @@ func TestRefusals(t *testing.T) {
 		})
 	}
 }
+
+// TestAssignedFunction: a function that is assigned to a property is found by the name of the
+// property, as search_code shows it, and what is there is offered for a name that is not.
+func TestAssignedFunction(t *testing.T) {
+	const src = "res.status = function status(code) {\n  return 1;\n};\nres.links = function (links) {\n  return 1;\n};\nvar send = exports.send = (x) => {\n  return 1;\n};\n"
+	for name, want := range map[string]string{
+		"res.status":   "status(code) {\n  return 2;\n}",
+		"res.links":    "(links) {\n  return 2;\n}",
+		"exports.send": "(x) => {\n  return 2;\n}",
+	} {
+		got, err := editor.FunctionBody(t.Context(), "a.js", []byte(src), name, "return 2;")
+		if err != nil || !strings.Contains(string(got.Content), want) {
+			t.Errorf("%s: %v\n%s", name, err, got.Content)
+		}
+	}
+	_, err := editor.FunctionBody(t.Context(), "a.js", []byte(src), "req.status", "return 2;")
+	if err == nil || !strings.Contains(err.Error(), "function req.status not found in a.js (available: ") || !strings.Contains(err.Error(), "status at line 1") {
+		t.Errorf("another owner: %v", err)
+	}
+}

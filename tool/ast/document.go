@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -72,6 +73,9 @@ func (d *parsedFile) lookupFunction(spec string) (*Func, error) {
 	if len(exact) == 0 {
 		exact = loose
 	}
+	if len(exact) == 0 && !isGoMethod {
+		exact = d.assignedTo(dottedName(spec))
+	}
 	switch {
 	case len(exact) == 1:
 		return exact[0], nil
@@ -82,9 +86,53 @@ func (d *parsedFile) lookupFunction(spec string) (*Func, error) {
 		}
 		return nil, invalidf("ambiguous: %s matches %d declarations at %s", spec, len(exact), strings.Join(lines, ", "))
 	case isGoMethod:
-		return nil, notFoundf("method %s not found in %s", spec, d.name)
+		return nil, notFoundf("method %s not found in %s%s", spec, d.name, d.offer(bare))
 	}
-	return nil, notFoundf("function %s not found in %s", spec, d.name)
+	_, last, _ := cutLast(dottedName(spec))
+	return nil, notFoundf("function %s not found in %s%s", spec, d.name, d.offer(last))
+}
+
+// assignedTo returns the functions that are assigned to a dotted name, such as "res.status" of
+// "res.status = function status(code) {": search_code shows them by that name.
+func (d *parsedFile) assignedTo(want string) []*Func {
+	_, last, ok := cutLast(want)
+	if !ok {
+		return nil
+	}
+	assignment := regexp.MustCompile(`(?:^|[^\w$])` + regexp.QuoteMeta(want) + `\s*=[^=]`)
+	var out []*Func
+	for i := range d.funcs {
+		f := &d.funcs[i]
+		if start := bytes.LastIndexByte(d.src[:f.start], '\n') + 1; f.Name == last && f.bodyStart > start && assignment.Match(d.src[start:f.bodyStart]) {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// offer lists functions of the file for an error: those with a name, or else the first ones.
+func (d *parsedFile) offer(name string) string {
+	const most = 12
+	var same, all []string
+	for i := range d.funcs {
+		f := &d.funcs[i]
+		all = append(all, f.Display())
+		if strings.EqualFold(f.Name, name) {
+			same = append(same, fmt.Sprintf("%s at line %d", f.Display(), f.Line))
+		}
+	}
+	list := same
+	if len(list) == 0 {
+		list = all
+	}
+	if len(list) == 0 {
+		return " (it has no functions)"
+	}
+	text := strings.Join(list[:min(len(list), most)], ", ")
+	if more := len(list) - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return " (available: " + text + ")"
 }
 
 // goMethod splits (*T).M and (T).M.
