@@ -48,6 +48,9 @@ func (w *Workspace) runCode(ctx context.Context, v *verb, code driver.Code, modu
 		res, err = m.RunCode(ctx, code)
 		return err
 	})
+	if err == nil && res.Cause == driver.CauseCanceled {
+		err = w.inflight.closeReason() // nil unless the handle was closed
+	}
 	return res, err
 }
 

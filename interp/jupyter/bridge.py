@@ -1,17 +1,34 @@
 # The bridge between Croft and one Jupyter kernel. It runs beside the kernel,
-# inside the workspace's fence, and speaks lines of JSON on its standard input and
-# output; the kernel's own sockets are files that only those inside can reach.
-import base64, json, os, queue, shutil, sys, tempfile, threading, time
+# inside the workspace's fence, and outlives the handles on the workspace: each
+# connects to its Unix socket and speaks lines of JSON. On its standard output it
+# says once how it is reached. The sockets are files that only those inside can reach.
+import base64, json, os, queue, shutil, signal, socket, sys, tempfile, threading, time
 
 proto = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="replace")
 os.dup2(2, 1)  # what a kernel writes to its standard output is no answer of ours
-lock = threading.Lock()
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # so that the scratch directory is removed
 
 
 def say(t, **fields):
-    with lock:
-        proto.write(json.dumps({"t": t, **fields}) + "\n")
-        proto.flush()
+    proto.write(json.dumps({"t": t, **fields}) + "\n")
+    proto.flush()
+
+
+class Client:
+    """One connection. What is for a client that is gone is dropped."""
+
+    def __init__(self, sock):
+        self.sock, self.lock, self.gone = sock, threading.Lock(), False
+
+    def say(self, t, **fields):
+        data = (json.dumps({"t": t, **fields}) + "\n").encode()
+        with self.lock:
+            if self.gone:
+                return
+            try:
+                self.sock.sendall(data)
+            except OSError:
+                self.gone = True
 
 
 def give_up(kind, message, **more):
@@ -113,8 +130,8 @@ class Kernel:
 class Run:
     """One piece of code, and the bound of what it may put out."""
 
-    def __init__(self, kernel, request):
-        self.kernel, self.limit, self.dropped = kernel, request["limit"], 0
+    def __init__(self, kernel, client, request):
+        self.kernel, self.say, self.limit, self.dropped = kernel, client.say, request["limit"], 0
         self.id = request["id"]
         # Nothing waits behind it that an error should stop, and a kernel that stops
         # what waits also refuses what comes within a moment of the error.
@@ -126,7 +143,7 @@ class Run:
         self.limit -= len(kept.encode("utf-8", "replace"))
         self.dropped += len(text[len(kept):].encode("utf-8", "replace"))
         if kept:
-            say("text", kind=kind, text=kept)
+            self.say("text", kind=kind, text=kept)
 
     def data(self, kind, bundle):
         out, size = {}, 0
@@ -145,7 +162,7 @@ class Run:
             self.dropped += size
             return
         self.limit -= size
-        say("data", kind=kind, data=out)
+        self.say("data", kind=kind, data=out)
 
     def take(self, m):
         kind, content = m["msg_type"], m["content"]
@@ -196,48 +213,104 @@ class Run:
                 return
 
 
-def serve(kernel):
-    todo = queue.Queue()
-    orders = {"restart": threading.Event()}
+class Server:
+    """The requests of all clients, one run or restart at a time."""
 
-    def listen():
-        for line in sys.stdin:
-            request = json.loads(line)
-            if request["op"] == "interrupt":
-                kernel.km.interrupt_kernel()
-                continue
-            if request["op"] == "restart":
-                orders["restart"].set()
-            todo.put(request)
-        orders["restart"].set()
-        todo.put({"op": "quit"})
+    def __init__(self, kernel, listener):
+        self.kernel, self.listener = kernel, listener
+        self.todo, self.orders = queue.Queue(), {"restart": threading.Event()}
+        self.lock, self.current, self.dropped = threading.Lock(), None, set()
+        self.idle = -float(want["startSeconds"])  # the first client is on its way
 
-    threading.Thread(target=listen, daemon=True).start()
-    while True:
-        request = todo.get()
-        if request["op"] == "quit":
+    def accept(self):
+        while True:
+            sock, _ = self.listener.accept()
+            threading.Thread(target=self.listen, args=(Client(sock),), daemon=True).start()
+
+    def listen(self, client):
+        client.say("connected")
+        self.idle = 0.0
+        try:
+            for line in client.sock.makefile("r", encoding="utf-8", errors="replace"):
+                self.take(client, json.loads(line))
+        except (OSError, ValueError):
+            pass
+        client.gone = True
+
+    def take(self, client, request):
+        if request["op"] == "interrupt":
+            with self.lock:
+                # One for a run that waits must not reach the run of another client.
+                if request.get("id") and self.current != (client, request["id"]):
+                    self.dropped.add((client, request["id"]))
+                    return
+                self.kernel.km.interrupt_kernel()
             return
         if request["op"] == "restart":
-            orders["restart"].clear()
-            kernel.restart()
-            say("restarted", id=request.get("id", 0))
-            continue
-        run = Run(kernel, request)
-        run.wait(orders)
-        if run.end["status"] == "died":
-            kernel.restart()
-        say("end", id=run.id, dropped=run.dropped, **run.end)
+            self.orders["restart"].set()
+        self.todo.put((client, request))
+
+    def serve(self):
+        limit = want["idleSeconds"]
+        step = min(1.0, limit / 4)
+        while True:
+            # While the workspace is paused, time passes that is no idleness.
+            begun = time.monotonic()
+            try:
+                client, request = self.todo.get(timeout=step)
+            except queue.Empty:
+                self.idle += min(time.monotonic() - begun, 2 * step)
+                if self.idle >= limit:
+                    return
+                continue
+            if request["op"] == "quit":
+                return
+            if request["op"] == "restart":
+                self.orders["restart"].clear()
+                self.kernel.restart()
+                client.say("restarted", id=request.get("id", 0))
+            else:
+                self.run(client, request)
+            self.idle = 0.0
+
+    def run(self, client, request):
+        with self.lock:
+            if client.gone:  # nobody knows whether it ran, so it does not
+                return
+            if (client, request["id"]) in self.dropped:
+                self.dropped.discard((client, request["id"]))
+                client.say("end", id=request["id"], dropped=0, status="dropped")
+                return
+            self.current = (client, request["id"])
+        if not self.kernel.km.is_alive():
+            self.kernel.restart()
+            end, dropped = {"status": "lost"}, 0
+        else:
+            run = Run(self.kernel, client, request)
+            run.wait(self.orders)
+            end, dropped = run.end, run.dropped
+            if end["status"] == "died":
+                self.kernel.restart()
+        with self.lock:
+            self.current = None
+            self.dropped.discard((client, request["id"]))
+        client.say("end", id=request["id"], dropped=dropped, **end)
 
 
 kernel = None
 try:
     name, language = find(want["language"])
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(os.path.join(scratch, "b"))
+    listener.listen(16)
     try:
         kernel = Kernel(name, language)
     except Exception as e:  # whatever it is, whoever asked should read it
         give_up("start", "%s: %s" % (type(e).__name__, e))
-    say("ready", kernel=name, language=language)
-    serve(kernel)
+    server = Server(kernel, listener)
+    threading.Thread(target=server.accept, daemon=True).start()
+    say("ready", kernel=name, language=language, socket=os.path.join(scratch, "b"), python=sys.executable)
+    server.serve()
 finally:
     if kernel is not None:
         kernel.close()

@@ -12,6 +12,7 @@ import (
 	"github.com/croft-run/croft/internal/shelltest"
 	"github.com/croft-run/croft/internal/testenv"
 	"github.com/croft-run/croft/interp/jupyter"
+	"github.com/croft-run/croft/provider/sandbox"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -356,3 +357,92 @@ func (h hidden) Start(ctx context.Context, cmd driver.Command) (*driver.Session,
 }
 
 func TestMain(m *testing.M) { shelltest.Main(m) }
+
+// TestAContextOutlivesItsHandle: another handle on the workspace, as after a pause or a restart of
+// the server, finds the contexts with their state, also one whose code still runs.
+func TestAContextOutlivesItsHandle(t *testing.T) {
+	testenv.NeedsJupyter(t)
+	p, _ := shelltest.NewProvider(t, sandbox.Kind)
+	ws, err := p.Open(t.Context(), driver.Spec{ID: driver.NewID(), Kind: sandbox.Kind})
+	if err != nil {
+		t.Fatal(err)
+	}
+	opts := &jupyter.Options{Start: 3 * time.Minute}
+	m := jupyter.New(ws.Shell, opts)
+	id := create(t, m.Module())
+	run(t, m.Module(), id, "x = 41")
+
+	// The handle is closed while code runs: the code continues.
+	ctx, cancel := context.WithCancelCause(t.Context())
+	res, err := m.RunCode(ctx, driver.Code{Context: id, Source: "print('begun', flush=True)\nimport time\nfor n in range(20): time.sleep(0.1)\ny = n", OnOutput: func(driver.Output) error {
+		cancel(fault.WithCause(fault.WrongState, fault.CauseClosed))
+		return nil
+	}})
+	if err != nil || res.Cause != driver.CauseCanceled || res.Error == nil || !strings.Contains(res.Error.Value, "the code continues") {
+		t.Errorf("got %+v, %+v, %v", res, res.Error, err)
+	}
+	if err := m.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	ref := ws.Ref
+	if err := ws.Life.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	if ws, err = p.Resolve(t.Context(), ref); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := ws.Life.Destroy(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
+	next := jupyter.New(ws.Shell, opts).Module()
+	list, err := next.Contexts(t.Context())
+	if err != nil || len(list) != 1 || list[0].ID != id || list[0].Language != "python" {
+		t.Errorf("contexts %v, %v", list, err)
+	}
+	if got := result(run(t, next, id, "x + 1, y, __import__('os').environ['GIVEN']")); got != "(42, 19, 'yes')" {
+		t.Errorf("got %q", got)
+	}
+
+	// A kernel that died while nothing ran is not replaced without a word.
+	run(t, next, id, "import os, threading, time\nthreading.Thread(target=lambda: (time.sleep(0.2), os._exit(1))).start()")
+	for range 100 {
+		res = run(t, next, id, "x")
+		if res.Cause != "" {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	if res.Cause != driver.CauseLost || res.Error == nil {
+		t.Errorf("got %+v, want a word about the lost state", res)
+	}
+	// Nor is a context whose bridge was killed.
+	sessions, err := ws.Shell.Sessions(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, info := range sessions {
+		if info.Labels["croft.context"] != id {
+			continue
+		}
+		session, err := ws.Shell.Attach(t.Context(), info.ID)
+		if err == nil {
+			err = session.Kill(t.Context(), 0)
+		}
+		if err == nil {
+			_, err = session.Wait(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := next.RunCode(t.Context(), driver.Code{Context: id, Source: "1"}); fault.Of(err) != fault.NotFound && fault.Of(err) != fault.Unavailable {
+		t.Errorf("got %v, want that the context is gone", err)
+	}
+	_, err = next.RunCode(t.Context(), driver.Code{Context: id, Source: "1"})
+	if fault.Of(err) != fault.NotFound || !strings.Contains(err.Error(), "its state is lost") {
+		t.Errorf("got %v, want that its state is lost", err)
+	}
+}

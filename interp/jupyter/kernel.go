@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -19,6 +20,11 @@ import (
 //go:embed bridge.py
 var bridge string
 
+// relay connects a session to the socket of a bridge.
+//
+//go:embed connect.py
+var relay string
+
 // launcher finds a Python with jupyter_client: the first on the path, which may be
 // that of a virtual environment, or the system's.
 const launcher = `for py in python3 /usr/bin/python3 python; do
@@ -27,88 +33,132 @@ const launcher = `for py in python3 /usr/bin/python3 python; do
 done
 echo '{"t":"failed","kind":"jupyter","message":"no Python with jupyter_client"}'`
 
+// Labels of the session of a bridge.
 const (
-	maxLine = 64 << 20 // maximum length of a line of the bridge
-	maxTail = 4 << 10  // bytes of its standard error to keep
+	languageLabel = "croft.kernel"
+	contextLabel  = "croft.context" // id of the context
 )
 
-// A bridgeRequest is a line to the bridge.
-type bridgeRequest struct {
-	Op    string `json:"op"`
-	ID    int    `json:"id,omitempty"`
-	Code  string `json:"code"` // may be empty
-	Limit int64  `json:"limit,omitempty"`
-}
-
-// A bridgeMessage is a line from the bridge.
-type bridgeMessage struct {
-	T         string            `json:"t"`
-	ID        int               `json:"id"`
-	Kind      string            `json:"kind"`
-	Message   string            `json:"message"`
-	Installed []string          `json:"installed"`
-	Text      string            `json:"text"`
-	Data      map[string][]byte `json:"data"`
-	Status    string            `json:"status"`
-	Name      string            `json:"ename"`
-	Value     string            `json:"evalue"`
-	Traceback []string          `json:"traceback"`
-	Count     int               `json:"count"`
-	Dropped   int64             `json:"dropped"`
-}
-
-// A kernel is a bridge process and the kernel behind it.
+// A kernel is a context: a bridge process with the Jupyter kernel behind it. The bridge is a session
+// of the workspace that lives on when the handle is closed; the connection to it is not.
 type kernel struct {
 	info    driver.CodeContext
-	session *driver.Session
-	life    context.Context // without a deadline; for work that outlives a call
-	idle    *time.Timer
-	users   int // number of calls that use it; guarded by Kernels.mu
+	shell   *driver.Shell
+	session *driver.Session // of the bridge
+	gone    <-chan struct{} // closed when the bridge, or the handle on the workspace, has ended
 
-	messages chan bridgeMessage // to start or run, whichever waits
-	restarts chan int           // ids of completed restarts
-	gone     chan struct{}      // closed when the bridge has ended
-
-	sem  chan struct{} // semaphore of the one run or restart
-	last int           // id of the last run; guarded by turn
-
-	restarting  sync.Mutex
-	lastRestart int // guarded by restarting
+	sem chan struct{} // semaphore of the one run or restart of this handle
 
 	mu    sync.Mutex
-	input []byte // guarded by mu; an incomplete line
-	tail  []byte // guarded by mu; the end of its standard error
+	conn  *conn         // guarded by mu; nil until it is needed
+	ready bridgeMessage // guarded by mu; how the bridge is reached
 }
 
-// launchBridge starts a bridge and waits until its kernel is ready.
-func (k *Kernels) launchBridge(ctx context.Context, language, dir string, env map[string]string) (*kernel, error) {
-	kn := &kernel{
-		life: context.WithoutCancel(ctx), messages: make(chan bridgeMessage, 64), restarts: make(chan int, 64), gone: make(chan struct{}), sem: make(chan struct{}, 1),
+// launchBridge starts a bridge and waits until its kernel is ready. One that is not detached ends
+// with the handle.
+func (k *Kernels) launchBridge(ctx context.Context, info driver.CodeContext, opts *driver.ContextOptions, detached bool) (*kernel, error) {
+	language := strings.ToLower(info.Language)
+	want, _ := json.Marshal(map[string]any{ // plain values
+		"language": language, "startSeconds": int(k.opts.Start / time.Second), "idleSeconds": k.opts.Idle.Seconds(),
+	})
+	labels := map[string]string{languageLabel: info.Language}
+	if detached {
+		labels[contextLabel] = info.ID
 	}
-	want, _ := json.Marshal(map[string]any{"language": language, "startSeconds": int(k.opts.Start / time.Second)}) // plain values
-	session, err := k.shell.Start(kn.life, driver.Command{
-		Argv: []string{"bash", "-c", launcher, bridge, string(want)}, Dir: dir, Env: env, Interactive: true, MaxOutput: 1,
-		OnStdout: kn.readStdout, OnStderr: kn.readStderr, Labels: map[string]string{"croft.kernel": language},
+	maps.Copy(labels, opts.Labels)
+	boot, err := startConn(ctx, k.shell, driver.Command{
+		Argv: []string{"bash", "-c", launcher, bridge, string(want)}, Dir: opts.Dir, Env: opts.Env, Detached: detached, Labels: labels,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("jupyter: start a %q kernel: %w", language, err)
 	}
-	kn.session = session
-	go func() {
-		defer close(kn.gone)
-		_, _ = session.Wait(kn.life) // close waits for this
-	}()
+	kn := &kernel{info: info, shell: k.shell, session: boot.session, gone: boot.gone, sem: make(chan struct{}, 1)}
 	ctx, cancel := context.WithTimeout(ctx, k.opts.Start)
 	defer cancel()
-	m, err := kn.nextMessage(ctx)
-	if err == nil && m.T != "ready" {
-		err = startError(language, m)
+	kn.ready, err = boot.nextMessage(ctx)
+	boot.leave()
+	if err == nil && kn.ready.T != "ready" {
+		err = startError(language, kn.ready)
+	}
+	if err == nil {
+		_, err = kn.connect(ctx)
 	}
 	if err != nil {
-		_ = kn.close(kn.life) // the first error is returned
+		_ = kn.end(context.WithoutCancel(ctx)) // the first error is returned
 		return nil, fmt.Errorf("jupyter: start a %q kernel: %w", language, err)
 	}
 	return kn, nil
+}
+
+// adopt returns the kernel of a bridge that an earlier handle, or another process, has started.
+func (k *Kernels) adopt(ctx context.Context, info driver.SessionInfo) (*kernel, error) {
+	session, err := k.shell.Attach(ctx, info.ID)
+	if err != nil {
+		return nil, err
+	}
+	gone, life := make(chan struct{}), context.WithoutCancel(ctx)
+	go func() {
+		defer close(gone)
+		_, _ = session.Wait(life) // as in startConn
+	}()
+	return &kernel{
+		info:  driver.CodeContext{ID: info.Labels[contextLabel], Language: info.Labels[languageLabel], Dir: info.Dir, Created: info.Started},
+		shell: k.shell, session: session, gone: gone, sem: make(chan struct{}, 1),
+	}, nil
+}
+
+// connect returns the connection to the bridge, and makes one if there is none.
+func (kn *kernel) connect(ctx context.Context) (*conn, error) {
+	kn.mu.Lock()
+	defer kn.mu.Unlock()
+	if kn.conn != nil && !kn.conn.hasEnded() {
+		return kn.conn, nil
+	}
+	if kn.ready.Socket == "" {
+		if err := kn.readReady(ctx); err != nil {
+			return nil, err
+		}
+	}
+	// What the bridge says of itself is used inside the workspace alone.
+	c, err := startConn(ctx, kn.shell, driver.Command{
+		Argv:        []string{"bash", "-c", `exec "$KERNEL_PYTHON" -I -S -u -c "$0"`, relay},
+		Env:         map[string]string{"KERNEL_PYTHON": kn.ready.Python, "KERNEL_SOCKET": kn.ready.Socket},
+		Interactive: true, Labels: map[string]string{languageLabel: kn.info.Language},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("jupyter: connect to context %s: %w", kn.info.ID, err)
+	}
+	m, err := c.nextMessage(ctx)
+	if err == nil && m.T != "connected" {
+		err = fmt.Errorf("%w: the kernel gave an unexpected answer", fault.Unavailable)
+	}
+	if err != nil {
+		_ = c.close(context.WithoutCancel(ctx)) // the first error is returned
+		if errors.Is(err, errGone) && kn.hasEnded() {
+			return nil, lostError(kn.info.ID)
+		}
+		return nil, fmt.Errorf("jupyter: connect to context %s: %w", kn.info.ID, err)
+	}
+	kn.conn = c
+	return c, nil
+}
+
+// readReady reads how the bridge is reached from its log.
+func (kn *kernel) readReady(ctx context.Context) error {
+	if kn.session.Log == nil {
+		return fmt.Errorf("jupyter: context %s: %w: the log of its session can't be read", kn.info.ID, fault.Unsupported)
+	}
+	chunk, err := kn.session.Log(ctx, driver.Stdout, 0, maxTail)
+	if err != nil {
+		return fmt.Errorf("jupyter: context %s: %w", kn.info.ID, err)
+	}
+	line, _, _ := bytes.Cut(chunk.Data, []byte("\n"))
+	var m bridgeMessage
+	if json.Unmarshal(line, &m) != nil || m.T != "ready" || m.Socket == "" || m.Python == "" {
+		return fmt.Errorf("jupyter: context %s: %w: its kernel did not start; delete it and create another", kn.info.ID, fault.NotFound)
+	}
+	kn.ready = m
+	return nil
 }
 
 // startError returns an error that says what is missing and how to install it.
@@ -131,83 +181,6 @@ func startError(language string, m bridgeMessage) error {
 	}
 }
 
-// readStdout parses output of the bridge. The bridge blocks meanwhile, so a slow consumer
-// slows the bridge instead of filling memory.
-func (kn *kernel) readStdout(data []byte) error {
-	kn.mu.Lock()
-	defer kn.mu.Unlock()
-	kn.input = append(kn.input, data...)
-	if len(kn.input) > maxLine {
-		kn.input = nil
-	}
-	if bytes.IndexByte(data, '\n') < 0 {
-		return nil // the line is incomplete; what came before is not searched again
-	}
-	rest := kn.input
-	for {
-		line, after, ok := bytes.Cut(rest, []byte("\n"))
-		if !ok {
-			kn.input = bytes.Clone(rest)
-			return nil
-		}
-		rest = after
-		var m bridgeMessage
-		switch err := json.Unmarshal(line, &m); {
-		case err != nil:
-		case m.T == "restarted":
-			select {
-			case kn.restarts <- m.ID:
-			default: // no receiver waits for it
-			}
-		default:
-			kn.messages <- m
-		}
-	}
-}
-
-func (kn *kernel) readStderr(data []byte) error {
-	kn.mu.Lock()
-	defer kn.mu.Unlock()
-	kn.tail = append(kn.tail, data...)
-	if n := len(kn.tail); n > maxTail {
-		kn.tail = bytes.Clone(kn.tail[n-maxTail:])
-	}
-	return nil
-}
-
-var errGone = errors.New("the kernel has ended")
-
-// nextMessage waits for a message.
-func (kn *kernel) nextMessage(ctx context.Context) (bridgeMessage, error) {
-	select {
-	case m := <-kn.messages:
-		return m, nil
-	case <-ctx.Done():
-		return bridgeMessage{}, ctx.Err()
-	case <-kn.gone:
-	}
-	select { // messages before the end
-	case m := <-kn.messages:
-		return m, nil
-	default:
-	}
-	kn.mu.Lock()
-	defer kn.mu.Unlock()
-	return bridgeMessage{}, fmt.Errorf("%w: %w: %s", fault.Unavailable, errGone, bytes.TrimSpace(kn.tail))
-}
-
-// sendRequest sends a request to the bridge.
-func (kn *kernel) sendRequest(ctx context.Context, r bridgeRequest) error {
-	line, err := json.Marshal(r)
-	if err != nil {
-		return fmt.Errorf("jupyter: %s: %w: %w", r.Op, fault.InvalidArgument, err)
-	}
-	if err := kn.session.Write(ctx, append(line, '\n')); err != nil {
-		return fmt.Errorf("jupyter: %s: %w: %w", r.Op, fault.NotFound, err) // the kernel of the context has ended
-	}
-	return nil
-}
-
 // acquire takes the semaphore of the kernel.
 func (kn *kernel) acquire(ctx context.Context) error {
 	select {
@@ -218,8 +191,7 @@ func (kn *kernel) acquire(ctx context.Context) error {
 	}
 }
 
-// hasEnded reports whether the bridge has ended, for example because the workspace was
-// paused.
+// hasEnded reports whether the bridge, or the handle on the workspace, has ended.
 func (kn *kernel) hasEnded() bool {
 	select {
 	case <-kn.gone:
@@ -229,63 +201,37 @@ func (kn *kernel) hasEnded() bool {
 	}
 }
 
-// close ends the kernel.
-func (kn *kernel) close(ctx context.Context) error {
-	if kn.idle != nil {
-		kn.idle.Stop()
+// disconnect ends the connection; the kernel lives on.
+func (kn *kernel) disconnect(ctx context.Context) error {
+	kn.mu.Lock()
+	c := kn.conn
+	kn.conn = nil
+	kn.mu.Unlock()
+	if c == nil {
+		return nil
 	}
-	done := make(chan struct{})
-	go func() { // callbacks must not block on a reader that has ended
-		defer close(done)
-		for {
-			select {
-			case <-kn.messages:
-			case <-kn.gone:
-				return
-			}
-		}
-	}()
-	// The end of its input ends the bridge and its kernel orderly.
-	_ = kn.session.CloseStdin(ctx)
-	select {
-	case <-kn.gone:
-	case <-time.After(closeGrace):
-	case <-ctx.Done():
-	}
-	err := kn.session.Close(ctx)
-	select {
-	case <-done:
-	case <-ctx.Done():
-		return errors.Join(err, ctx.Err())
-	}
-	return err
+	return c.close(ctx)
 }
 
 // closeGrace is how long a kernel may take to end by itself.
 const closeGrace = 2 * time.Second
 
-// restart restarts the kernel of the context; a running run ends.
-func (kn *kernel) restart(ctx context.Context, limit time.Duration) error {
-	kn.restarting.Lock()
-	defer kn.restarting.Unlock()
-	kn.lastRestart++
-	if err := kn.sendRequest(ctx, bridgeRequest{Op: "restart", ID: kn.lastRestart}); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	for {
-		select {
-		case id := <-kn.restarts:
-			if id == kn.lastRestart {
-				return nil
+// end ends the kernel.
+func (kn *kernel) end(ctx context.Context) error {
+	kn.mu.Lock()
+	c := kn.conn
+	kn.mu.Unlock()
+	if c != nil {
+		c.leave()
+		if c.sendRequest(ctx, bridgeRequest{Op: "restart"}) == nil && c.sendRequest(ctx, bridgeRequest{Op: "quit"}) == nil {
+			select {
+			case <-kn.gone:
+			case <-time.After(closeGrace):
+			case <-ctx.Done():
 			}
-		case <-kn.gone:
-			return fmt.Errorf("jupyter: restart %s: %w: %w", kn.info.ID, fault.NotFound, errGone)
-		case <-ctx.Done():
-			return fmt.Errorf("jupyter: restart %s: %w", kn.info.ID, ctx.Err())
 		}
 	}
+	return errors.Join(kn.disconnect(ctx), kn.session.Close(ctx))
 }
 
 // run runs code in the kernel.
@@ -294,10 +240,14 @@ func (kn *kernel) run(ctx context.Context, code driver.Code, opts Options) (driv
 		return driver.CodeResult{}, fmt.Errorf("jupyter: wait for context %s: %w", kn.info.ID, err)
 	}
 	defer func() { <-kn.sem }()
-	kn.last++
-	if err := kn.sendRequest(ctx, bridgeRequest{Op: "run", ID: kn.last, Code: code.Source, Limit: opts.Output}); err != nil {
+	c, err := kn.connect(ctx)
+	if err != nil {
 		return driver.CodeResult{}, err
 	}
-	r := &codeRun{kernel: kn, id: kn.last, out: &outputs.Collector{Limit: opts.Output, OnOutput: code.OnOutput}, began: time.Now()}
+	c.last++
+	if err := c.sendRequest(ctx, bridgeRequest{Op: "run", ID: c.last, Code: code.Source, Limit: opts.Output}); err != nil {
+		return driver.CodeResult{}, err
+	}
+	r := &codeRun{conn: c, kernel: kn, id: c.last, out: &outputs.Collector{Limit: opts.Output, OnOutput: code.OnOutput}, began: time.Now()}
 	return r.collectOutput(ctx, code.Timeout), nil
 }

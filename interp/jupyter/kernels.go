@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -16,7 +17,7 @@ import (
 // Options configure the kernels of a workspace.
 type Options struct {
 	Timeout time.Duration // default time-out of code; 0 is 2 minutes
-	Idle    time.Duration // unused contexts end after this time; 0 is 30 minutes
+	Idle    time.Duration // unused contexts end after this time, in which the workspace is not paused; 0 is 30 minutes
 	Start   time.Duration // maximum start time of a kernel; 0 is a minute
 	Output  int64         // bytes of output in a result; 0 is 4 MiB
 	Most    int           // maximum contexts of a workspace; 0 is 8
@@ -51,7 +52,6 @@ type Kernels struct {
 	mu     sync.Mutex
 	live   map[string]*kernel // guarded by mu; nil entries are starting
 	closed bool               // guarded by mu
-	wg     sync.WaitGroup     // kernels that end because they are idle
 }
 
 // New returns the kernels of the workspace with this shell. No kernel is started yet.
@@ -77,25 +77,34 @@ func (k *Kernels) Module() *driver.Interpreter {
 	}
 }
 
-// Close ends all kernels.
+// Close lets go of the kernels: those of contexts live on in the workspace, and the next handle
+// on it finds them.
 func (k *Kernels) Close(ctx context.Context) error {
 	k.mu.Lock()
 	k.closed = true
-	live := k.live
-	k.live = map[string]*kernel{}
+	k.mu.Unlock()
+	return k.Disconnect(ctx)
+}
+
+// Disconnect ends the connections to the kernels. The next use of one connects again.
+func (k *Kernels) Disconnect(ctx context.Context) error {
+	k.mu.Lock()
+	live := slices.Collect(maps.Values(k.live))
 	k.mu.Unlock()
 	var errs []error
 	for _, kn := range live {
 		if kn != nil {
-			errs = append(errs, kn.close(ctx))
+			errs = append(errs, kn.disconnect(ctx))
 		}
 	}
-	k.wg.Wait()
 	return errors.Join(errs...)
 }
 
+// outlives reports whether the workspace has sessions that outlive the handle.
+func (k *Kernels) outlives() bool { return k.shell.Sessions != nil && k.shell.Attach != nil }
+
 func (k *Kernels) createContext(ctx context.Context, language string, opts *driver.ContextOptions) (driver.CodeContext, error) {
-	kn, err := k.startKernel(ctx, language, opts.Dir, opts.Env)
+	kn, err := k.startKernel(ctx, language, opts, k.outlives())
 	if err != nil {
 		return driver.CodeContext{}, err
 	}
@@ -106,30 +115,31 @@ func (k *Kernels) createContext(ctx context.Context, language string, opts *driv
 const maxLanguage = 100
 
 // startKernel starts a kernel and registers it under a new id.
-func (k *Kernels) startKernel(ctx context.Context, language, dir string, env map[string]string) (*kernel, error) {
+func (k *Kernels) startKernel(ctx context.Context, language string, opts *driver.ContextOptions, detached bool) (*kernel, error) {
 	if language == "" {
 		language = DefaultLanguage
 	}
 	if len(language) > maxLanguage {
 		return nil, fmt.Errorf("jupyter: language %.80q: %w: the name has %d bytes; at most %d are allowed", language, fault.InvalidArgument, len(language), maxLanguage)
 	}
-	id := driver.NewID()
-	if err := k.reserveID(id); err != nil {
+	if err := k.refresh(ctx); err != nil {
 		return nil, err
 	}
-	kn, err := k.launchBridge(ctx, strings.ToLower(language), dir, env)
+	info := driver.CodeContext{ID: driver.NewID(), Language: language, Dir: opts.Dir, Created: time.Now().UTC()}
+	if err := k.reserveID(info.ID); err != nil {
+		return nil, err
+	}
+	kn, err := k.launchBridge(ctx, info, opts, detached)
 	k.mu.Lock()
 	closed := k.closed
 	if err != nil || closed {
-		delete(k.live, id)
+		delete(k.live, info.ID)
 	} else {
-		kn.info = driver.CodeContext{ID: id, Language: language, Dir: dir, Created: time.Now().UTC()}
-		kn.idle = time.AfterFunc(k.opts.Idle, func() { k.removeIdle(id) })
-		k.live[id] = kn
+		k.live[info.ID] = kn
 	}
 	k.mu.Unlock()
 	if err == nil && closed {
-		err = errors.Join(fmt.Errorf("jupyter: start a kernel: %w: the workspace is closed", fault.WrongState), kn.close(ctx))
+		err = errors.Join(closedError(), kn.end(context.WithoutCancel(ctx)))
 	}
 	if err != nil {
 		return nil, err
@@ -137,17 +147,15 @@ func (k *Kernels) startKernel(ctx context.Context, language, dir string, env map
 	return kn, nil
 }
 
+func closedError() error {
+	return fmt.Errorf("jupyter: start a kernel: %w: the workspace is closed", fault.WrongState)
+}
+
 func (k *Kernels) reserveID(id string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.closed {
-		return fmt.Errorf("jupyter: start a kernel: %w: the workspace is closed", fault.WrongState)
-	}
-	for id, kn := range k.live {
-		if kn != nil && kn.hasEnded() {
-			kn.idle.Stop()
-			delete(k.live, id)
-		}
+		return closedError()
 	}
 	if len(k.live) >= k.opts.Most {
 		return fmt.Errorf("jupyter: start a kernel: %w: the workspace has %d contexts, which is the maximum; delete one", fault.ResourceExhausted, len(k.live))
@@ -156,44 +164,81 @@ func (k *Kernels) reserveID(id string) error {
 	return nil
 }
 
+// refresh finds the kernels that other handles and processes have started, and drops those that
+// have ended.
+func (k *Kernels) refresh(ctx context.Context) error {
+	var found []driver.SessionInfo
+	if k.outlives() {
+		all, err := k.shell.Sessions(ctx)
+		if err != nil {
+			return fmt.Errorf("jupyter: list the kernels: %w", err)
+		}
+		found = slices.DeleteFunc(all, func(i driver.SessionInfo) bool { return !i.Running || i.Labels[contextLabel] == "" })
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for id, kn := range k.live {
+		if kn != nil && kn.hasEnded() {
+			delete(k.live, id)
+		}
+	}
+	for _, info := range found {
+		if _, known := k.live[info.Labels[contextLabel]]; known {
+			continue
+		}
+		kn, err := k.adopt(ctx, info)
+		if err != nil && fault.Of(err) != fault.NotFound { // it has ended meanwhile
+			return fmt.Errorf("jupyter: attach to context %s: %w", info.Labels[contextLabel], err)
+		}
+		if err == nil {
+			k.live[kn.info.ID] = kn
+		}
+	}
+	return nil
+}
+
 // kernelOf returns the kernel of a context.
-func (k *Kernels) kernelOf(id string) (*kernel, error) {
+func (k *Kernels) kernelOf(ctx context.Context, id string) (*kernel, error) {
+	if kn := k.knownKernel(id); kn != nil {
+		return kn, nil
+	}
+	if err := k.refresh(ctx); err != nil {
+		return nil, err
+	}
+	if kn := k.knownKernel(id); kn != nil {
+		return kn, nil
+	}
+	return nil, k.missingError(ctx, id)
+}
+
+func (k *Kernels) knownKernel(id string) *kernel {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if kn := k.live[id]; kn != nil && !kn.hasEnded() {
-		return kn, nil
+		return kn
 	}
-	return nil, contextNotFound(id)
+	return nil
 }
 
-// acquireKernel returns the kernel of a context for a call. The kernel does not count as idle
-// until done is called.
-func (k *Kernels) acquireKernel(id string) (kn *kernel, done func(), err error) {
-	kn, err = k.kernelOf(id)
-	if err != nil {
-		return nil, nil, err
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.live[id] != kn {
-		return nil, nil, contextNotFound(id) // removed meanwhile
-	}
-	kn.users++
-	return kn, func() {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		kn.users--
-		if k.live[id] == kn {
-			kn.idle.Reset(k.opts.Idle)
+// missingError says whether a context has lost its kernel.
+func (k *Kernels) missingError(ctx context.Context, id string) error {
+	if k.outlives() {
+		all, err := k.shell.Sessions(ctx)
+		if err == nil && slices.ContainsFunc(all, func(i driver.SessionInfo) bool { return i.Labels[contextLabel] == id }) {
+			return lostError(id)
 		}
-	}, nil
-}
-
-func contextNotFound(id string) error {
+	}
 	return fmt.Errorf("jupyter: context %.80q: %w: the context was deleted, was idle for too long, or never existed", id, fault.NotFound)
 }
 
-func (k *Kernels) listContexts(context.Context) ([]driver.CodeContext, error) {
+func lostError(id string) error {
+	return fmt.Errorf("jupyter: context %.80q: %w: its kernel has ended, because it was idle for too long or was killed, and its state is lost; create another context", id, fault.NotFound)
+}
+
+func (k *Kernels) listContexts(ctx context.Context) ([]driver.CodeContext, error) {
+	if err := k.refresh(ctx); err != nil {
+		return nil, err
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	list := []driver.CodeContext{}
@@ -209,57 +254,38 @@ func (k *Kernels) listContexts(context.Context) ([]driver.CodeContext, error) {
 }
 
 func (k *Kernels) removeContext(ctx context.Context, id string) error {
-	kn, err := k.kernelOf(id)
+	kn, err := k.kernelOf(ctx, id)
 	if err != nil {
 		return err
 	}
 	k.mu.Lock()
 	delete(k.live, id)
 	k.mu.Unlock()
-	return kn.close(ctx)
-}
-
-// closeBound bounds the time to end an idle kernel.
-const closeBound = 20 * time.Second
-
-// removeIdle ends an idle context.
-func (k *Kernels) removeIdle(id string) {
-	k.mu.Lock()
-	kn := k.live[id]
-	if kn == nil || k.closed {
-		k.mu.Unlock()
-		return
-	}
-	if kn.users > 0 {
-		kn.idle.Reset(k.opts.Idle)
-		k.mu.Unlock()
-		return
-	}
-	delete(k.live, id)
-	k.wg.Add(1)
-	k.mu.Unlock()
-	defer k.wg.Done()
-	ctx, cancel := context.WithTimeout(kn.life, closeBound)
-	defer cancel()
-	_ = kn.close(ctx) // best effort; the session ends with the workspace at the latest
+	return kn.end(ctx)
 }
 
 func (k *Kernels) interruptContext(ctx context.Context, id string) error {
-	kn, done, err := k.acquireKernel(id)
+	c, err := k.connectTo(ctx, id)
 	if err != nil {
 		return err
 	}
-	defer done()
-	return kn.sendRequest(ctx, bridgeRequest{Op: "interrupt"})
+	return c.sendRequest(ctx, bridgeRequest{Op: "interrupt"})
 }
 
 func (k *Kernels) restartContext(ctx context.Context, id string) error {
-	kn, done, err := k.acquireKernel(id)
+	c, err := k.connectTo(ctx, id)
 	if err != nil {
 		return err
 	}
-	defer done()
-	return kn.restart(ctx, k.opts.Start)
+	return c.restart(ctx, id, k.opts.Start)
+}
+
+func (k *Kernels) connectTo(ctx context.Context, id string) (*conn, error) {
+	kn, err := k.kernelOf(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return kn.connect(ctx)
 }
 
 // RunCode runs code in its context, or in a new kernel.
@@ -267,20 +293,19 @@ func (k *Kernels) RunCode(ctx context.Context, code driver.Code) (driver.CodeRes
 	if code.Timeout <= 0 {
 		code.Timeout = k.opts.Timeout
 	}
-	id := code.Context
-	if id == "" {
-		kn, err := k.startKernel(ctx, code.Language, code.Dir, code.Env)
+	if code.Context == "" {
+		// It ends with the run, and with the handle at the latest.
+		kn, err := k.startKernel(ctx, code.Language, &driver.ContextOptions{Dir: code.Dir, Env: code.Env}, false)
 		if err != nil {
 			return driver.CodeResult{}, err
 		}
-		id = kn.info.ID
-		defer func() { _ = k.removeContext(context.WithoutCancel(ctx), id) }() // it may have been closed with the workspace
+		defer func() { _ = k.removeContext(context.WithoutCancel(ctx), kn.info.ID) }() // it may have been closed with the workspace
+		return kn.run(ctx, code, k.opts)
 	}
-	kn, done, err := k.acquireKernel(id)
+	kn, err := k.kernelOf(ctx, code.Context)
 	if err != nil {
 		return driver.CodeResult{}, err
 	}
-	defer done()
 	if code.Language != "" && !strings.EqualFold(code.Language, kn.info.Language) {
 		return driver.CodeResult{}, fmt.Errorf("jupyter: context %s: %w: the context runs %s, not %.80q", kn.info.ID, fault.InvalidArgument, kn.info.Language, code.Language)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/lazyregexp"
 	"github.com/croft-run/croft/internal/outputs"
 	"github.com/croft-run/croft/workspace/driver"
@@ -16,10 +17,11 @@ const interruptGrace = 10 * time.Second
 
 // codeRun is one run of code.
 type codeRun struct {
-	*kernel
-	id    int
-	out   *outputs.Collector
-	began time.Time
+	*conn
+	kernel *kernel
+	id     int
+	out    *outputs.Collector
+	began  time.Time
 
 	cause driver.Cause
 	why   string
@@ -37,13 +39,24 @@ func (r *codeRun) collectOutput(ctx context.Context, limit time.Duration) driver
 	if wait.Err() == nil { // the bridge has ended
 		return r.lostResult(err.Error())
 	}
+	life := context.WithoutCancel(ctx)
+	if cause := fault.CauseOf(context.Cause(ctx)); cause == fault.CauseClosed || cause == fault.CausePaused {
+		// Nobody asked for the end of the code. What it puts out from now on is for nobody.
+		r.cause = driver.CauseCanceled
+		_ = r.kernel.disconnect(life) // it ends with the handle at the latest
+		return r.lostResult("the connection to the code was closed; the code continues, and its further output is not kept")
+	}
 	r.cause, r.why = driver.CauseTimeout, fmt.Sprintf("the code ran longer than %v and was interrupted", limit)
 	if ctx.Err() != nil {
 		r.cause, r.why = driver.CauseCanceled, "the call was canceled, and the code was interrupted"
 	}
 	for _, op := range []string{"interrupt", "restart"} {
-		grace, cancel := context.WithTimeout(r.life, interruptGrace)
-		err := r.sendRequest(grace, bridgeRequest{Op: op})
+		id := 0
+		if op == "interrupt" {
+			id = r.id // not the run of another client, for which this one waits
+		}
+		grace, cancel := context.WithTimeout(life, interruptGrace)
+		err := r.sendRequest(grace, bridgeRequest{Op: op, ID: id})
 		if err == nil {
 			end, err = r.readMessages(grace)
 		}
@@ -53,7 +66,7 @@ func (r *codeRun) collectOutput(ctx context.Context, limit time.Duration) driver
 		}
 		r.why += ", but it did not stop: the kernel was restarted without its state"
 	}
-	_ = r.session.Kill(r.life, 0) // it does not respond; the context is removed
+	_ = r.kernel.session.Kill(life, 0) // it does not respond; the context is removed
 	return r.lostResult("the kernel did not answer, and was killed")
 }
 
@@ -86,6 +99,13 @@ func (r *codeRun) result(end bridgeMessage) driver.CodeResult {
 			res.Cause = driver.CauseLost
 		}
 		res.Error = &driver.CodeError{Name: "DeadKernel", Value: "the kernel died while it ran the code, and was restarted without its state"}
+	case "lost":
+		if res.Cause == "" {
+			res.Cause = driver.CauseLost
+		}
+		res.Error = &driver.CodeError{Name: "DeadKernel", Value: "the kernel had died since the run before, for example for lack of memory, and was restarted without its state; this code was not run"}
+	case "dropped":
+		res.Error = &driver.CodeError{Name: "DeadKernel", Value: "the code was not run: the run before it had not ended"}
 	case "restarted":
 		if res.Cause == "" {
 			res.Cause = driver.CauseKilled

@@ -70,6 +70,9 @@ type Code struct {
 type ContextOptions struct {
 	Dir string
 	Env map[string]string
+
+	// Labels are those of the session that keeps the state, where one does.
+	Labels map[string]string
 }
 
 // CodeContext describes a context.

@@ -116,6 +116,10 @@ func (p *Provider) addModules(ws *driver.Workspace, caps driver.Capabilities, er
 		out.Code = kernels.Module()
 		out.Life.Close = closeAfter(kernels.Close, ws.Life.Close)
 		out.Life.Destroy = closeAfter(kernels.Close, ws.Life.Destroy)
+		if ws.Life.Pause != nil {
+			// A connection to a kernel can't be ended once it is frozen.
+			out.Life.Pause = closeAfter(kernels.Disconnect, ws.Life.Pause)
+		}
 		added[driver.CapCode] = true
 	}
 	if update := ws.Life.Update; update != nil {
@@ -135,7 +139,7 @@ func union(a, b driver.Capabilities) driver.Capabilities {
 	return out
 }
 
-// closeAfter closes the kernels, and then calls rest in any case.
+// closeAfter lets go of the kernels, and then calls rest in any case.
 func closeAfter(kernels, rest func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		err := kernels(ctx)
