@@ -102,7 +102,7 @@ func (r *Registry) joinOpen(ctx context.Context, id string) (f *openCall, member
 		return f, !f.abandoned, nil
 	}
 	if r.opts.MaxOpen > 0 && r.openCount >= r.opts.MaxOpen {
-		return nil, false, fmt.Errorf("registry: acquire %s: %w: %d workspaces are open, which is the limit", id, fault.ResourceExhausted, r.openCount)
+		return nil, false, fmt.Errorf("registry: acquire %s: %w: %d workspaces are open, which is the limit of the whole server (caps.maxOpen); wait until one is idle, or destroy one", id, fault.ResourceExhausted, r.openCount)
 	}
 	ctx, cancel := context.WithTimeout(auth.Without(context.WithoutCancel(ctx)), r.opts.OpenTimeout)
 	f = &openCall{done: make(chan struct{}), cancel: cancel, waiters: 1}

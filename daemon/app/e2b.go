@@ -119,12 +119,35 @@ const (
 	e2bHome = "/home/user"
 )
 
+// fitLimits lowers the limits that a template asks for to those of the server's policy: E2B's API has no
+// field for another policy, and its SDKs ask for sizes of E2B's machines. The sandbox's information, and
+// the log of a build, have what it got.
+func (s *System) fitLimits(ctx context.Context, p *driver.Policy) error {
+	name, err := s.settings().TenantPolicy(auth.Tenant(ctx), "")
+	if err != nil {
+		return err
+	}
+	ceiling, err := s.settings().Policy(name)
+	if err != nil {
+		return err
+	}
+	for r, asked := range p.Limits {
+		if most := ceiling.Limits[r]; most.Max > 0 && asked.BestEffort {
+			p.Limits[r] = driver.Limit{Max: min(asked.Max, most.Max), BestEffort: most.BestEffort}
+		}
+	}
+	return nil
+}
+
 // admitSandbox completes the spec of a sandbox of E2B's API. On the sandbox provider the
 // workspace is the home of E2B's user.
 func (s *System) admitSandbox(ctx context.Context, spec *driver.Spec) error {
 	// These options are the server's own: a client of E2B's API names none.
 	own := spec.Config
 	spec.Config = nil
+	if err := s.fitLimits(ctx, &spec.Policy); err != nil {
+		return err
+	}
 	if err := s.admitSpec(ctx, spec, ""); err != nil {
 		return err
 	}

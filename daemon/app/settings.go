@@ -218,7 +218,10 @@ func (s *System) admitSpec(ctx context.Context, spec *driver.Spec, policy string
 	if s.operator {
 		apply = s.settings().Apply
 	}
-	var err error
+	policy, err := s.settings().TenantPolicy(auth.Tenant(ctx), policy)
+	if err != nil {
+		return err
+	}
 	if spec.Policy, err = apply(policy, spec.Policy); err != nil {
 		return err
 	}
@@ -336,7 +339,7 @@ func (s *System) admitPolicy(ctx context.Context, id string, present driver.Poli
 		return err
 	}
 	if !s.operator && policy.Within(present) != nil {
-		if err := s.settings().CheckWithin(*policy); err != nil {
+		if err := s.settings().CheckWithin(auth.Tenant(ctx), *policy); err != nil {
 			return err
 		}
 		if err := s.checkNetwork(ctx, policy.Network); err != nil {

@@ -66,18 +66,25 @@ func (c *Config) ApplyWithin(name string, wish driver.Policy) (driver.Policy, er
 }
 
 // CheckWithin refuses the new policy of a workspace if a client of a server could not
-// have opened it so: it is above the ceiling of each policy. The error is that of the
-// default one.
-func (c *Config) CheckWithin(p driver.Policy) error {
+// have opened it so: it is above the ceiling of each policy that the tenant may name. The error is
+// that of the default one.
+func (c *Config) CheckWithin(tenant string, p driver.Policy) error {
 	if !c.HasCeilings() {
 		return nil
 	}
 	for name := range c.Policies {
+		if _, err := c.TenantPolicy(tenant, name); err != nil {
+			continue
+		}
 		if ceiling, err := c.ceiling(name); err == nil && p.Within(ceiling) == nil {
 			return nil
 		}
 	}
-	ceiling, err := c.ceiling("")
+	name, err := c.TenantPolicy(tenant, "")
+	if err != nil {
+		return err
+	}
+	ceiling, err := c.ceiling(name)
 	if err != nil {
 		return err
 	}

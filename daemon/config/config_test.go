@@ -275,6 +275,8 @@ var refused = []struct{ name, text, want string }{
 	{"bucket of another service", "version: 1\nstore: {bucket: 'gs://b'}\n", "store.bucket: it must be s3://BUCKET"},
 	{"bucket in memory", "version: 1\nstore: {bucket: 'mem://'}\n", "store.bucket: it must be s3://BUCKET"},
 	{"bucket without a name", "version: 1\nstore: {bucket: 's3://'}\n", "store.bucket: it must be s3://BUCKET"},
+	{"unknown policy of a tenant", "version: 1\npolicies: {small: {}}\ntenants: {ann: {policies: [smal]}}\n", `tenants.ann.policies: there is no policy "smal"; there are default, small`},
+	{"policies of tenants without policies", "version: 1\ntenantDefaults: {policies: [default]}\n", "tenantDefaults.policies: the file has no section policies"},
 	{"bucket in a relative directory", "version: 1\nstore: {bucket: 'file:b'}\n", "store.bucket: it must be s3://BUCKET"},
 	{"store", "version: 1\nstore: {url: mysql://x}\n", "it must be sqlite:PATH or postgres://HOST/DATABASE"},
 	{"host root", "version: 1\nhostRoots: [data]\n", `hostRoots[0]: "data": it must be an absolute path`},

@@ -98,8 +98,14 @@ func (s *Server) build(ctx context.Context, one *storedTemplate, b *build, in bu
 		ID: id, From: from.Source, Config: config,
 		Policy: driver.Policy{Limits: b.limits(), Persist: true},
 	}
+	asked := b.limits()
 	if err := s.cfg.Admit(ctx, &spec); err != nil {
 		return result{}, baseStep, err
+	}
+	for _, r := range driver.Resources {
+		if got := spec.Policy.Limits[r.Name]; got.Max < asked[r.Name].Max {
+			log.write("warn", baseStep, fmt.Sprintf("%s: %s is asked for, and the server gives at most %s", r.Name, r.Unit.Text(asked[r.Name].Max), r.Unit.Text(got.Max)))
+		}
 	}
 	rec, err := s.cfg.Registry.CreateWith(ctx, spec, registry.Attributes{EndAt: time.Now().Add(buildTimeout)})
 	if err != nil {
