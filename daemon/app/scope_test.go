@@ -53,7 +53,7 @@ var named = map[string][]string{
 		"find_definition file_path", "find_references file_path", "format files", "git_commit paths", "git_diff from", "git_diff paths", "git_diff to", "git_log paths", "git_log revision",
 		"hover file_path", "insert_after_method file_path", "list path", "move from", "move to", "project_symbols file_path", "rename_in_file file_path",
 		"rename_symbol file_path", "render_dot output_path", "render_mermaid output_path", "run_lint files", "run_script dir", "run_tests files", "run_typecheck files",
-		"skill_load docs", "skill_run cwd", "skill_run inputs.to", "skill_run outputs.globs", "snapshot_diff paths", "snapshot_restore paths", "tests_covering file", "undo paths",
+		"skill_load docs", "skill_run cwd", "skill_run inputs.to", "skill_run outputs.globs", "snapshot_diff paths", "snapshot_restore paths", "tests_covering file", "tests_covering file_path", "undo paths",
 		"workspace_create_context cwd", "workspace_edit_file path", "workspace_exec cwd", "workspace_glob pattern", "workspace_grep include", "workspace_grep path",
 		"workspace_ls path", "workspace_mkdir path", "workspace_read_file path", "workspace_rm path", "workspace_run args", "workspace_run cwd", "workspace_run_code cwd",
 		"workspace_run_script cwd", "workspace_save_artifact path", "workspace_stat path", "workspace_write_file path",
@@ -61,7 +61,7 @@ var named = map[string][]string{
 	},
 	"nothing": {
 		"Bash error_patterns", "Edit edits.new_string", "Edit edits.old_string", "check kind", "check language", "edit_code action", "edit_code code", "edit_code name",
-		"run_script language", "snapshot description", "snapshot name", "symbol ask", "symbol query",
+		"run_script language", "snapshot description", "snapshot name", "symbol ask", "symbol query", "symbol name", "find_definition name", "find_references name", "hover name", "rename_symbol name",
 		"Bash description", "BashOutput stream", "Edit new_string", "Edit old_string", "Grep output_mode", "Grep pattern", "Grep type",
 		"MultiEdit edits.new_string", "MultiEdit edits.old_string", "Write content", "change_function_signature function_name", "change_function_signature new_signature",
 		"edit_function_body function_name", "edit_function_body new_body", "format language", "git_commit message", "insert_after_method method_name",

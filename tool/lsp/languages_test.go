@@ -90,7 +90,7 @@ func TestLanguages(t *testing.T) {
 			if diff := cmp.Diff([]string{tt.def}, show(got)); diff != "" {
 				t.Errorf("definition (-want +got):\n%s", diff)
 			}
-			edits, err := s.Rename(ctx, tt.use, tt.line, tt.col, "plus")
+			edits, _, err := s.Rename(ctx, tt.use, tt.line, tt.col, "plus")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -104,7 +104,7 @@ func TestGo(t *testing.T) {
 	if got, want := got[0].Text, "func Add(a, b int) int { return a + b }"; got != want {
 		t.Errorf("text = %q, want %q", got, want)
 	}
-	got, err = s.References(t.Context(), "util/add.go", 4, 6)
+	got, _, err = s.References(t.Context(), "util/add.go", 4, 6)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +129,7 @@ func TestGo(t *testing.T) {
 // renames renames across files and checks that the server has followed.
 func renames(t *testing.T, s *Set, dir string, col int) {
 	t.Helper()
-	edits, err := s.Rename(t.Context(), "main.go", 6, col, "Sum")
+	edits, _, err := s.Rename(t.Context(), "main.go", 6, col, "Sum")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,13 +47,18 @@ func toWire(text []byte, line, col int) (wirePosition, error) {
 		_, size := utf8.DecodeRune(content[at:])
 		at += size
 	}
-	wire := 0
-	for rest := content[:at]; len(rest) > 0; {
-		r, size := utf8.DecodeRune(rest)
-		wire += utf16Units(r)
-		rest = rest[size:]
+	return wirePosition{line - 1, wireUnits(content[:at])}, nil
+}
+
+// wireUnits returns the length of a text as the protocol counts it.
+func wireUnits(text []byte) int {
+	n := 0
+	for len(text) > 0 {
+		r, size := utf8.DecodeRune(text)
+		n += utf16Units(r)
+		text = text[size:]
 	}
-	return wirePosition{line - 1, wire}, nil
+	return n
 }
 
 // fromWire converts a protocol position to a line and a column in characters, both from 1.

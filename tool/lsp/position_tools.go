@@ -7,30 +7,35 @@ import (
 )
 
 func findDefinitionTool() *tool.Tool {
-	return newQueryTool("find_definition", "Find the definition of the symbol at a position.", position.resolveFile,
-		func(ctx context.Context, s *Set, name string, in position) (locations, error) {
-			list, err := s.Definition(ctx, name, in.Line, in.Col)
-			return newLocations("definition", in, list), err
-		})
+	return newPositionTool("find_definition", "Find the definition of a symbol, given by name or at a position.", (*Set).definition)
 }
 
 func findReferencesTool() *tool.Tool {
-	return newQueryTool("find_references", "Find all uses of the symbol at a position, with its declaration.", position.resolveFile,
-		func(ctx context.Context, s *Set, name string, in position) (locations, error) {
-			list, err := s.References(ctx, name, in.Line, in.Col)
-			return newLocations("references", in, list), err
-		})
+	return newPositionTool("find_references", "Find all uses of a symbol, given by name or at a position, with its declaration, and where else its name is a text.", (*Set).references)
 }
 
 func hoverTool() *tool.Tool {
-	return newQueryTool("hover", "Show the type and the documentation of the symbol at a position.", position.resolveFile,
-		func(ctx context.Context, s *Set, name string, in position) (tool.Message, error) {
-			return s.hover(ctx, name, in)
-		})
+	return newPositionTool("hover", "Show the type and the documentation of a symbol, given by name or at a position.", (*Set).hover)
 }
 
-func (s *Set) hover(ctx context.Context, name string, at position) (tool.Message, error) {
-	text, err := s.Hover(ctx, name, at.Line, at.Col)
+func (s *Set) definition(ctx context.Context, at position) (locations, error) {
+	list, err := s.Definition(ctx, at.FilePath, at.Line, at.Col)
+	if err != nil {
+		return locations{}, err
+	}
+	return newLocations("definition", at, list, nil), nil
+}
+
+func (s *Set) references(ctx context.Context, at position) (locations, error) {
+	list, also, err := s.References(ctx, at.FilePath, at.Line, at.Col)
+	if err != nil {
+		return locations{}, err
+	}
+	return newLocations("reference", at, list, also), nil
+}
+
+func (s *Set) hover(ctx context.Context, at position) (tool.Message, error) {
+	text, err := s.Hover(ctx, at.FilePath, at.Line, at.Col)
 	if text == "" {
 		text = "no information about the symbol at " + at.String()
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"strings"
 
@@ -41,47 +42,115 @@ func serverFor(name string) (*server, error) {
 	return s, nil
 }
 
-// askPosition sends a request about a position in a file.
-func (s *Set) askPosition(ctx context.Context, name string, line, col int, method string, more map[string]any, result any, then func(ctx context.Context, c *client) error) error {
-	sp, err := serverFor(name)
+// A symbolQuestion is a request about a position in a file.
+type symbolQuestion struct {
+	name      string
+	line, col int
+	method    string
+	more      map[string]any // further parameters
+	result    any
+	then      func(ctx context.Context, c *client) error // converts the result
+
+	// whole is set if the answer is about all files: those that have the name as text are
+	// searched, and opened in a server that needs it.
+	whole bool
+
+	text   []byte      // of the file, as the server has it; set by ask
+	search *textSearch // set by ask if whole
+}
+
+// ask sends a question. A response that means "no symbol here" is an empty result.
+func (s *Set) ask(ctx context.Context, q *symbolQuestion) error {
+	sp, err := serverFor(q.name)
 	if err != nil {
 		return err
 	}
-	return s.askServer(ctx, name, sp, func(ctx context.Context, c *client, doc *document) error {
-		pos, err := toWire(doc.text, line, col)
+	err = s.askServer(ctx, q.name, sp, func(ctx context.Context, c *client, doc *document) error {
+		q.text = doc.text
+		pos, err := toWire(doc.text, q.line, q.col)
 		if err != nil {
 			return err
 		}
-		params := map[string]any{"textDocument": map[string]any{"uri": uriOf(c.root, name)}, "position": pos}
-		for k, v := range more {
-			params[k] = v
+		if word := nameAt(doc.text, q.line, q.col); q.whole {
+			if word == "" {
+				return s.noSymbol(q)
+			}
+			if q.search, err = s.searchName(ctx, word, nil); err != nil {
+				return err
+			}
+			if err := c.openMentions(ctx, q.search); err != nil {
+				return err
+			}
+			c.waitLoaded(ctx, false)
 		}
-		if err := c.call(ctx, method, params, result); err != nil {
+		params := map[string]any{"textDocument": map[string]any{"uri": uriOf(c.root, q.name)}, "position": pos}
+		maps.Copy(params, q.more)
+		if err := c.call(ctx, q.method, params, q.result); err != nil {
 			return err
 		}
-		return then(ctx, c)
+		return q.then(ctx, c)
 	})
+	return emptyIfNotFound(err)
+}
+
+// noSymbol is the error of a position at which a server knows no symbol.
+func (s *Set) noSymbol(q *symbolQuestion) error {
+	what := "there is no name"
+	if word := nameAt(q.text, q.line, q.col); word != "" {
+		what = fmt.Sprintf("the language server knows no symbol of %q", word)
+	}
+	text := fmt.Sprintf("%s at %s:%d:%d; %s", what, q.name, q.line, q.col, namesIn(q.text, q.line))
+	if q.search != nil {
+		m := q.search.except(nil)
+		text += fmt.Sprintf("; the name is a text in %d place(s) of %d file(s): %s", m.Places, len(m.Files), firstFiles(m.Files))
+	}
+	return &Error{text, fault.InvalidArgument}
 }
 
 // Definition returns the definitions of the symbol at a position.
 func (s *Set) Definition(ctx context.Context, name string, line, col int) (list []Location, err error) {
 	var found wireLocations
-	err = s.askPosition(ctx, name, line, col, "textDocument/definition", nil, &found, func(ctx context.Context, c *client) error {
+	q := &symbolQuestion{name: name, line: line, col: col, method: "textDocument/definition", result: &found}
+	q.then = func(ctx context.Context, c *client) error {
 		list, err = c.convertLocations(ctx, found)
 		return err
-	})
-	return list, emptyIfNotFound(err)
+	}
+	if err := s.ask(ctx, q); err != nil {
+		return nil, err
+	}
+	if len(list) == 0 {
+		return nil, s.noSymbol(q)
+	}
+	return list, nil
 }
 
-// References returns the uses of the symbol at a position, with its declaration.
-func (s *Set) References(ctx context.Context, name string, line, col int) (list []Location, err error) {
+// References returns the uses of the symbol at a position, with its declaration, and the
+// places that have its name as text and are none of them.
+func (s *Set) References(ctx context.Context, name string, line, col int) (list []Location, also *Mentions, err error) {
 	var found wireLocations
-	more := map[string]any{"context": map[string]any{"includeDeclaration": true}}
-	err = s.askPosition(ctx, name, line, col, "textDocument/references", more, &found, func(ctx context.Context, c *client) error {
-		list, err = c.convertLocations(ctx, found)
+	q := &symbolQuestion{name: name, line: line, col: col, method: "textDocument/references", result: &found, whole: true}
+	q.more = map[string]any{"context": map[string]any{"includeDeclaration": true}}
+	known := knownLines{}
+	q.then = func(ctx context.Context, c *client) error {
+		if len(found) == 0 {
+			return nil
+		}
+		for _, w := range found {
+			known.add(c.root, w.URI, w.Range.Start.Line)
+		}
+		more, err := c.confirmMentions(ctx, q, known)
+		if err == nil {
+			list, err = c.convertLocations(ctx, append(found, more...))
+		}
 		return err
-	})
-	return list, emptyIfNotFound(err)
+	}
+	if err := s.ask(ctx, q); err != nil {
+		return nil, nil, err
+	}
+	if len(list) == 0 {
+		return nil, nil, s.noSymbol(q)
+	}
+	return list, q.search.except(known), nil
 }
 
 // emptyIfNotFound turns error responses that mean "no symbol here" into an empty result:
@@ -104,8 +173,10 @@ func (s *Set) Hover(ctx context.Context, name string, line, col int) (text strin
 	var found struct {
 		Contents json.RawMessage `json:"contents"`
 	}
-	err = s.askPosition(ctx, name, line, col, "textDocument/hover", nil, &found, func(context.Context, *client) error { return nil })
-	return hoverText(found.Contents), emptyIfNotFound(err)
+	q := &symbolQuestion{name: name, line: line, col: col, method: "textDocument/hover", result: &found}
+	q.then = func(context.Context, *client) error { return nil }
+	err = s.ask(ctx, q)
+	return hoverText(found.Contents), err
 }
 
 // hoverText decodes the three forms of hover content that the protocol has had.

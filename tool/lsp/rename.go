@@ -22,31 +22,52 @@ type FileEdit struct {
 	After  []byte
 }
 
-// Rename returns the changes of renaming the symbol at a position, sorted by path; none if
-// it can't be renamed.
-func (s *Set) Rename(ctx context.Context, name string, line, col int, newName string) (list []FileEdit, err error) {
+// Rename returns the changes of renaming the symbol at a position, sorted by path, and the
+// places that have its name as text and would not change; no changes if it can't be renamed.
+func (s *Set) Rename(ctx context.Context, name string, line, col int, newName string) (list []FileEdit, also *Mentions, err error) {
 	var found *workspaceEdit
-	more := map[string]any{"newName": newName}
-	err = s.askPosition(ctx, name, line, col, "textDocument/rename", more, &found, func(ctx context.Context, c *client) error {
-		list, err = c.fileEdits(ctx, found)
-		return err
-	})
-	var refused *rpcError
-	if errors.As(err, &refused) {
-		if emptyIfNotFound(err) == nil {
-			return nil, nil
+	q := &symbolQuestion{name: name, line: line, col: col, method: "textDocument/rename", result: &found, more: map[string]any{"newName": newName}, whole: true}
+	known := knownLines{}
+	q.then = func(ctx context.Context, c *client) error {
+		edits, err := found.byURI()
+		if err != nil || len(edits) == 0 {
+			return err
 		}
-		return nil, &Error{"rename_symbol: " + refused.Message, fault.InvalidArgument}
+		for uri, of := range edits {
+			for _, e := range of {
+				for line := e.Range.Start.Line; line <= e.Range.End.Line; line++ { // some servers replace all of the text
+					known.add(c.root, uri, line)
+				}
+			}
+		}
+		more, err := c.confirmMentions(ctx, q, known)
+		for _, m := range more {
+			edits[m.URI] = append(edits[m.URI], textEdit{m.Range, newName})
+		}
+		if err == nil {
+			list, err = c.fileEdits(ctx, edits)
+		}
+		return err
 	}
-	return list, err
+	err = s.ask(ctx, q)
+	var refused *rpcError
+	switch {
+	case errors.As(err, &refused):
+		return nil, nil, &Error{"rename_symbol: " + refused.Message, fault.InvalidArgument}
+	case err != nil:
+		return nil, nil, err
+	case len(list) == 0:
+		return nil, nil, s.noSymbol(q)
+	}
+	return list, q.search.left(list), nil
 }
 
-// fileEdits applies the edits of a server to the texts that the server has.
-func (c *client) fileEdits(ctx context.Context, edit *workspaceEdit) ([]FileEdit, error) {
-	if edit == nil {
-		return nil, nil
-	}
+// byURI returns the edits by file.
+func (edit *workspaceEdit) byURI() (map[string][]textEdit, error) {
 	byURI := map[string][]textEdit{}
+	if edit == nil {
+		return byURI, nil
+	}
 	for uri, edits := range edit.Changes {
 		byURI[uri] = append(byURI[uri], edits...)
 	}
@@ -59,6 +80,11 @@ func (c *client) fileEdits(ctx context.Context, edit *workspaceEdit) ([]FileEdit
 		}
 		byURI[d.TextDocument.URI] = append(byURI[d.TextDocument.URI], d.Edits...)
 	}
+	return byURI, nil
+}
+
+// fileEdits applies edits to the texts that the server has.
+func (c *client) fileEdits(ctx context.Context, byURI map[string][]textEdit) ([]FileEdit, error) {
 	var list []FileEdit
 	for uri, edits := range byURI {
 		if len(edits) == 0 {

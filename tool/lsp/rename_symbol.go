@@ -12,9 +12,10 @@ import (
 )
 
 type renameInput struct {
-	FilePath string `json:"file_path" jsonschema:"path of the file" croft:"path"`
-	Line     int    `json:"line" jsonschema:"line, counted from 1"`
-	Col      int    `json:"col" jsonschema:"column, counted in characters from 1"`
+	FilePath string `json:"file_path,omitempty" jsonschema:"path of the file; with name it may be left out" croft:"path"`
+	Line     int    `json:"line,omitempty" jsonschema:"line, counted from 1"`
+	Col      int    `json:"col,omitempty" jsonschema:"column, counted in characters from 1"`
+	Name     string `json:"name,omitempty" jsonschema:"the symbol's name, or CONTAINER.NAME, instead of line and col" croft:"name"`
 	NewName  string `json:"new_name" jsonschema:"the new name"`
 	Apply    bool   `json:"apply,omitempty" jsonschema:"write the change to all files, or to none if one can't be written; default is only to show it"`
 }
@@ -22,12 +23,13 @@ type renameInput struct {
 type renameFile struct {
 	Path  string `json:"path"`
 	Edits int    `json:"edits"`
-	Diff  string `json:"diff"`
+	Diff  string `json:"diff,omitempty" jsonschema:"left out if the diffs together are too long"`
 }
 
 type renameOutput struct {
 	Files   []renameFile `json:"files"`
 	Applied bool         `json:"applied"`
+	Also    *Mentions    `json:"also,omitempty" jsonschema:"where the old name is a text and was not changed"`
 
 	text string
 }
@@ -35,38 +37,41 @@ type renameOutput struct {
 func (o renameOutput) Text() string { return o.text }
 
 func renameSymbolTool() *tool.Tool {
-	spec := toolSpec("rename_symbol", "Rename the symbol at a position in the whole project. Shows the diff; with apply it is written, all files or none. The file must have been read before.")
+	spec := toolSpec("rename_symbol", "Rename a symbol, given by name or at a position, in all files that its language server knows. Shows the diff; with apply it is written, all files or none. Says where else the old name is a text. The file must have been read before.")
 	spec.ReadOnly, spec.Idempotent, spec.Destructive = false, false, true
 	return tool.New(spec, renameSymbol)
 }
 
 func renameSymbol(ctx context.Context, c *tool.Call, in renameInput) (renameOutput, error) {
-	at := position{in.FilePath, in.Line, in.Col}
-	name, err := at.resolveFile(ctx, c)
-	if err != nil {
-		return renameOutput{}, err
-	}
 	if strings.TrimSpace(in.NewName) == "" {
 		return renameOutput{}, tool.Errorf(fault.InvalidArgument, "new_name is required")
-	}
-	if err := c.CheckSeen(ctx, "rename from", in.FilePath); err != nil {
-		return renameOutput{}, err
 	}
 	s, err := serversOf(c)
 	if err != nil {
 		return renameOutput{}, err
 	}
-	list, err := s.Rename(ctx, name, in.Line, in.Col, in.NewName)
+	at, err := s.resolve(ctx, c, position{in.FilePath, in.Line, in.Col, in.Name})
 	if err != nil {
 		return renameOutput{}, err
 	}
-	out := renameOutput{Files: []renameFile{}}
-	if len(list) == 0 {
-		out.text = "no rename available at " + at.String()
-		return out, nil
+	if err := c.CheckSeen(ctx, "rename from", at.FilePath); err != nil {
+		return renameOutput{}, err
+	}
+	list, also, err := s.Rename(ctx, at.FilePath, at.Line, at.Col, in.NewName)
+	if err != nil {
+		return renameOutput{}, err
+	}
+	out := renameOutput{Files: []renameFile{}, Also: also}
+	room := shownDiff
+	if in.Apply {
+		room = shownAppliedDiff
 	}
 	for _, f := range list {
-		out.Files = append(out.Files, renameFile{f.Path, f.Edits, textdiff.Unified(f.Path, f.Before, f.After, 0)})
+		diff := textdiff.Unified(f.Path, f.Before, f.After, 0)
+		if room -= len(diff); room < 0 {
+			diff = ""
+		}
+		out.Files = append(out.Files, renameFile{f.Path, f.Edits, diff})
 	}
 	note := ""
 	if in.Apply {
@@ -107,19 +112,33 @@ func sameLines(f FileEdit) bool {
 	return strings.Count(string(f.Before), "\n") == strings.Count(string(f.After), "\n")
 }
 
+// Bounds of the diffs in an answer, in bytes.
+const (
+	shownDiff        = 20 << 10
+	shownAppliedDiff = 2 << 10
+)
+
 func (o renameOutput) describe(newName string) string {
 	var b strings.Builder
-	would, next := "would touch", "Review the diff below; apply via Edit once approved, or call again with apply=true:"
+	would, next, left := "would touch", "Nothing is written yet; with apply=true it is:", "would not change"
 	if o.Applied {
-		would, next = "touched", "All files were written:"
+		would, next, left = "touched", "These files were written:", "were not changed"
 	}
 	fmt.Fprintf(&b, "Rename → %q %s %d file(s):\n", newName, would, len(o.Files))
 	for _, f := range o.Files {
 		fmt.Fprintf(&b, "  - %s (%d edit(s))\n", f.Path, f.Edits)
 	}
+	b.WriteString(o.Also.text(left))
 	fmt.Fprintf(&b, "\n%s\n\n", next)
+	hidden := 0
 	for _, f := range o.Files {
 		b.WriteString(f.Diff)
+		if f.Diff == "" {
+			hidden++
+		}
+	}
+	if hidden > 0 {
+		fmt.Fprintf(&b, "... (the diffs of %d more file(s) are left out)\n", hidden)
 	}
 	return b.String()
 }

@@ -39,7 +39,7 @@ func TestInSandbox(t *testing.T) {
 		put(name, text)
 	}
 	s := newSet(t, ws)
-	got, err := s.References(t.Context(), "util/add.go", 4, 6)
+	got, _, err := s.References(t.Context(), "util/add.go", 4, 6)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,6 +21,10 @@ type server struct {
 	settings any // for workspace/configuration
 	install  string
 
+	// loadedOnly is set if the server answers from the projects of its open files, or from a
+	// part of the files that a configuration names.
+	loadedOnly bool
+
 	announces bool     // reports when it begins to load a project
 	projects  []string // or reports so if one of these files exists
 }
@@ -33,12 +37,12 @@ var servers = []server{
 		options: map[string]any{"pullDiagnostics": true},
 	},
 	{
-		name: "python", commands: [][]string{{"pyright-langserver", "--stdio"}, {"basedpyright-langserver", "--stdio"}, {"pylsp"}},
+		name: "python", loadedOnly: true, commands: [][]string{{"pyright-langserver", "--stdio"}, {"basedpyright-langserver", "--stdio"}, {"pylsp"}},
 		settings: map[string]any{"pylsp": map[string]any{}, "python": map[string]any{"analysis": map[string]any{"autoSearchPaths": true}}},
 		install:  "npm install -g pyright, or the package python3-pylsp",
 	},
 	{
-		name: "typescript", commands: [][]string{{"typescript-language-server", "--stdio"}},
+		name: "typescript", loadedOnly: true, commands: [][]string{{"typescript-language-server", "--stdio"}},
 		options: map[string]any{
 			"disableAutomaticTypingAcquisition": true,
 			// The syntax server answers before the project is loaded, and incompletely.
@@ -50,7 +54,7 @@ var servers = []server{
 	},
 	{name: "rust", commands: [][]string{{"rust-analyzer"}}, install: "rustup component add rust-analyzer", announces: true},
 	{
-		name: "c", commands: [][]string{{"clangd", "--background-index"}, {"clangd-19"}, {"clangd-16"}, {"clangd-14"}}, install: "the package clangd",
+		name: "c", loadedOnly: true, commands: [][]string{{"clangd", "--background-index"}, {"clangd-19"}, {"clangd-16"}, {"clangd-14"}}, install: "the package clangd",
 		projects: []string{"compile_commands.json", "build/compile_commands.json"},
 	},
 }

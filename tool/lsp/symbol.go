@@ -18,10 +18,11 @@ const (
 )
 
 type symbolInput struct {
-	Ask      string `json:"ask" jsonschema:"definition, references or hover of the symbol at a position; outline: declarations of the file; search: symbols of the project by name; diagnostics: errors and warnings of the file"`
-	FilePath string `json:"file_path" jsonschema:"path of the file; for search any file of the project" croft:"path"`
+	Ask      string `json:"ask" jsonschema:"definition, references or hover of a symbol; outline: declarations of the file; search: symbols of the project by name; diagnostics: errors and warnings of the file"`
+	FilePath string `json:"file_path,omitempty" jsonschema:"path of the file; with name or for search it may be left out" croft:"path"`
 	Line     int    `json:"line,omitempty" jsonschema:"line, counted from 1"`
 	Col      int    `json:"col,omitempty" jsonschema:"column, counted in characters from 1"`
+	Name     string `json:"name,omitempty" jsonschema:"the symbol's name, or CONTAINER.NAME, instead of line and col" croft:"name"`
 	Query    string `json:"query,omitempty" jsonschema:"for search: a name, or part of one" croft:"name"`
 }
 
@@ -30,6 +31,7 @@ type symbolOutput struct {
 	Symbols     []Symbol     `json:"symbols,omitempty"`
 	Diagnostics []Diagnostic `json:"diagnostics,omitempty"`
 	Message     string       `json:"message,omitempty"`
+	Also        *Mentions    `json:"also,omitempty" jsonschema:"where the name is a text and none of the locations"`
 
 	text string
 }
@@ -43,49 +45,52 @@ func symbolTool() *tool.Tool {
 }
 
 func askSymbol(ctx context.Context, c *tool.Call, in symbolInput) (symbolOutput, error) {
-	var name string
-	var err error
-	switch at := (position{in.FilePath, in.Line, in.Col}); in.Ask {
-	case askDefinition, askReferences, askHover:
-		name, err = at.resolveFile(ctx, c)
-	case askSearch:
-		name, err = projectInput{in.Query, in.FilePath}.resolveFile(ctx, c)
-	case askOutline, askDiagnostics:
-		name, err = fileName(ctx, c, in.FilePath)
-	default:
-		err = tool.Errorf(fault.InvalidArgument, "ask must be definition, references, hover, outline, search or diagnostics")
-	}
-	if err != nil {
-		return symbolOutput{}, err
-	}
 	s, err := serversOf(c)
 	if err != nil {
 		return symbolOutput{}, err
 	}
-	return s.answer(ctx, name, in)
+	switch in.Ask {
+	case askDefinition, askReferences, askHover:
+		at, err := s.resolve(ctx, c, position{in.FilePath, in.Line, in.Col, in.Name})
+		if err != nil {
+			return symbolOutput{}, err
+		}
+		return s.answer(ctx, in.Ask, at)
+	case askSearch:
+		query := projectInput{Query: in.Query, FilePath: in.FilePath}
+		if query.Query == "" {
+			query.Query = in.Name
+		}
+		name, err := query.resolveFile(ctx, c)
+		if err != nil {
+			return symbolOutput{}, err
+		}
+		l, err := s.search(ctx, name, query.Query)
+		return symbolOutput{Symbols: l.Symbols, text: l.text}, err
+	case askOutline, askDiagnostics:
+		name, err := fileName(ctx, c, in.FilePath)
+		if err != nil {
+			return symbolOutput{}, err
+		}
+		if in.Ask == askOutline {
+			l, err := s.outline(ctx, name, in.FilePath)
+			return symbolOutput{Symbols: l.Symbols, text: l.text}, err
+		}
+		d, err := s.diagnose(ctx, name)
+		return symbolOutput{Diagnostics: d.Diagnostics, text: d.Text()}, err
+	}
+	return symbolOutput{}, tool.Errorf(fault.InvalidArgument, "ask must be definition, references, hover, outline, search or diagnostics")
 }
 
-func (s *Set) answer(ctx context.Context, name string, in symbolInput) (symbolOutput, error) {
-	at := position{in.FilePath, in.Line, in.Col}
-	switch in.Ask {
-	case askDefinition, askReferences:
-		find, what := s.Definition, "definition"
-		if in.Ask == askReferences {
-			find, what = s.References, "references"
-		}
-		list, err := find(ctx, name, in.Line, in.Col)
-		l := newLocations(what, at, list)
-		return symbolOutput{Locations: l.Locations, text: l.text}, err
-	case askHover:
-		m, err := s.hover(ctx, name, at)
+func (s *Set) answer(ctx context.Context, ask string, at position) (symbolOutput, error) {
+	if ask == askHover {
+		m, err := s.hover(ctx, at)
 		return symbolOutput{Message: m.Message, text: m.Message}, err
-	case askOutline:
-		l, err := s.outline(ctx, name, in.FilePath)
-		return symbolOutput{Symbols: l.Symbols, text: l.text}, err
-	case askSearch:
-		l, err := s.search(ctx, name, in.Query)
-		return symbolOutput{Symbols: l.Symbols, text: l.text}, err
 	}
-	d, err := s.diagnose(ctx, name)
-	return symbolOutput{Diagnostics: d.Diagnostics, text: d.Text()}, err
+	find := s.definition
+	if ask == askReferences {
+		find = s.references
+	}
+	l, err := find(ctx, at)
+	return symbolOutput{Locations: l.Locations, Also: l.Also, text: l.text}, err
 }

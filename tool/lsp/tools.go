@@ -43,6 +43,22 @@ func newQueryTool[I, O any](name, description string, check func(I, context.Cont
 	})
 }
 
+// newPositionTool returns a tool that queries a server about a symbol.
+func newPositionTool[O any](name, description string, f func(s *Set, ctx context.Context, at position) (O, error)) *tool.Tool {
+	return tool.New(toolSpec(name, description), func(ctx context.Context, c *tool.Call, in position) (O, error) {
+		var nothing O
+		s, err := serversOf(c)
+		if err != nil {
+			return nothing, err
+		}
+		at, err := s.resolve(ctx, c, in)
+		if err != nil {
+			return nothing, err
+		}
+		return f(s, ctx, at)
+	})
+}
+
 // serversOf returns the Set of the call's workspace, without starting a server.
 func serversOf(c *tool.Call) (*Set, error) {
 	return tool.PerWorkspace(c, func() (*Set, error) { return New(c.Workspace, 0), nil })
@@ -100,24 +116,25 @@ func (d Diagnostic) ruleName() string {
 	return d.Source
 }
 
-// A position is the input of most tools of this package.
+// A position is the input of most tools of this package: a place, or a name.
 type position struct {
-	FilePath string `json:"file_path" jsonschema:"path of the file" croft:"path"`
-	Line     int    `json:"line" jsonschema:"line, counted from 1"`
-	Col      int    `json:"col" jsonschema:"column, counted in characters from 1"`
+	FilePath string `json:"file_path,omitempty" jsonschema:"path of the file; with name it may be left out" croft:"path"`
+	Line     int    `json:"line,omitempty" jsonschema:"line, counted from 1"`
+	Col      int    `json:"col,omitempty" jsonschema:"column, counted in characters from 1"`
+	Name     string `json:"name,omitempty" jsonschema:"the symbol's name, or CONTAINER.NAME, instead of line and col" croft:"name"`
 }
 
 func (p position) String() string { return fmt.Sprintf("%s:%d:%d", p.FilePath, p.Line, p.Col) }
 
-// resolveFile validates the input and returns the path in the workspace.
+// resolveFile validates a place and returns the path in the workspace.
 func (p position) resolveFile(ctx context.Context, c *tool.Call) (string, error) {
 	switch {
 	case p.FilePath == "":
-		return "", tool.Errorf(fault.InvalidArgument, "file_path is required")
+		return "", tool.Errorf(fault.InvalidArgument, "name or file_path is required")
 	case p.Line < 1:
-		return "", tool.Errorf(fault.InvalidArgument, "line is required (1-based)")
+		return "", tool.Errorf(fault.InvalidArgument, "line (1-based) or name is required")
 	case p.Col < 1:
-		return "", tool.Errorf(fault.InvalidArgument, "col is required (1-based)")
+		return "", tool.Errorf(fault.InvalidArgument, "col (1-based) or name is required")
 	}
 	return fileName(ctx, c, p.FilePath)
 }
@@ -139,18 +156,16 @@ func fileName(ctx context.Context, c *tool.Call, file string) (string, error) {
 // locations is the answer of tools that find positions.
 type locations struct {
 	Locations []Location `json:"locations"`
+	Also      *Mentions  `json:"also,omitempty" jsonschema:"where the name is a text and none of the locations"`
 
 	text string
 }
 
 func (l locations) Text() string { return l.text }
 
-func newLocations(what string, at position, list []Location) locations {
-	if len(list) == 0 {
-		return locations{[]Location{}, fmt.Sprintf("no %s found at %s", what, at)}
-	}
+func newLocations(what string, at position, list []Location, also *Mentions) locations {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Found %d %s(s) for symbol at %s:\n", len(list), strings.TrimSuffix(what, "s"), at)
+	fmt.Fprintf(&b, "Found %d %s(s) for symbol at %s:\n", len(list), what, at)
 	for i, l := range list {
 		fmt.Fprintf(&b, "  %d. %s:%d:%d", i+1, l.Path, l.Line, l.Col)
 		if l.Text != "" {
@@ -158,5 +173,6 @@ func newLocations(what string, at position, list []Location) locations {
 		}
 		b.WriteByte('\n')
 	}
-	return locations{list, b.String()}
+	b.WriteString(also.text("the language server does not count"))
+	return locations{list, also, b.String()}
 }

@@ -18,8 +18,9 @@ import (
 const maxCovering = 200
 
 type testsCoveringInput struct {
-	File string `json:"file" jsonschema:"path of the file, relative to the workspace or absolute within it" croft:"path"`
-	Line int    `json:"line,omitempty" jsonschema:"a line of it, counted from 1; default the whole file"`
+	FilePath string `json:"file_path,omitempty" jsonschema:"path of the file, relative to the workspace or absolute within it" croft:"path"`
+	File     string `json:"file,omitempty" jsonschema:"the same as file_path" croft:"path"`
+	Line     int    `json:"line,omitempty" jsonschema:"a line of it, counted from 1; default the whole file"`
 }
 
 type testsCoveringOutput struct {
@@ -41,8 +42,14 @@ func testsCoveringTool() *tool.Tool {
 }
 
 func testsCovering(ctx context.Context, c *tool.Call, in testsCoveringInput) (testsCoveringOutput, error) {
+	switch {
+	case in.File == "":
+		in.File = in.FilePath
+	case in.FilePath != "" && in.FilePath != in.File:
+		return testsCoveringOutput{}, tool.Errorf(fault.InvalidArgument, "tests_covering: file and file_path are the same argument: give one of them")
+	}
 	if strings.TrimSpace(in.File) == "" {
-		return testsCoveringOutput{}, tool.Errorf(fault.InvalidArgument, "tests_covering: file is required")
+		return testsCoveringOutput{}, tool.Errorf(fault.InvalidArgument, "tests_covering: file_path is required")
 	}
 	if in.Line < 0 {
 		return testsCoveringOutput{}, tool.Errorf(fault.InvalidArgument, "tests_covering: line must be at least 1")

@@ -253,7 +253,8 @@ func TestCovering(t *testing.T) {
 	has(t, call(t, env, "tests_covering", `{"file":"calc/calc.go","line":7}`), "TestUse")
 	has(t, call(t, env, "tests_covering", `{"file":"calc/calc.go","line":6}`), "no coverage found for calc/calc.go:6")
 	has(t, call(t, env, "tests_covering", `{"file":"calc/none.go"}`), "no such file or directory")
-	has(t, call(t, env, "tests_covering", `{"file":" "}`), "tests_covering: file is required")
+	has(t, call(t, env, "tests_covering", `{"file":" "}`), "tests_covering: file_path is required")
+	has(t, call(t, env, "tests_covering", `{"file_path":"calc/calc.go","line":4}`), "1 test(s) cover calc/calc.go:4:")
 }
 
 // TestCoveringWithABrokenFile: a test file that can't be loaded does not end the measurement
