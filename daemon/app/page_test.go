@@ -427,6 +427,7 @@ func TestShareLink(t *testing.T) {
 		"/v1/evals", "/v1/providers", "/v1/openapi.json", one + "/sessions/" + m.session + "/attach", one + "/ports/80", one + "/exec"} {
 		b.want(http.StatusForbidden, "GET", path, "")
 	}
+	b.want(http.StatusForbidden, "POST", one+"/acquire", "", page...)
 	for _, o := range m.routes() {
 		path, body := m.request(o)
 		if o.scope() != "read" && o.scope() != "" {
@@ -454,7 +455,7 @@ func TestShareLink(t *testing.T) {
 	if _, text := m.do(m.redRead, "GET", one, ""); !strings.Contains(text, variable) {
 		t.Errorf("a key of the tenant sees %s", text)
 	}
-	for _, route := range []string{"GET " + one, "GET /v1/workspaces", "POST " + one + "/acquire"} {
+	for _, route := range []string{"GET " + one, "GET /v1/workspaces"} {
 		method, path, _ := strings.Cut(route, " ")
 		if text := b.want(http.StatusOK, method, path, "", page...); strings.Contains(text, variable) {
 			t.Errorf("%s with a share link shows variables: %s", route, text)

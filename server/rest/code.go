@@ -26,7 +26,7 @@ func (s *Server) codeRoutes() {
 	onWorkspace(s, code, s.runCode((*workspace.Workspace).RunCode))
 	script := s.streamOp(scriptPath, "run-script", "Run a script in a temporary isolate")
 	onWorkspace(s, script, s.runCode((*workspace.Workspace).RunScript))
-	onWorkspace(s, s.op(http.MethodGet, contextsPath, "list-contexts", "Contexts that keep the state of code"), s.listContexts)
+	onWorkspace(s, shown(s.op(http.MethodGet, contextsPath, "list-contexts", "Contexts that keep the state of code")), s.listContexts)
 	onWorkspace(s, s.op(http.MethodPost, contextsPath, "create-context", "Make a context"), s.createContext)
 	onWorkspace(s, s.op(http.MethodDelete, contextPath, "delete-context", "End a context"), contextRoute((*workspace.Workspace).DeleteContext))
 	onWorkspace(s, s.op(http.MethodPost, contextPath+"/restart", "restart-context", "Give a context a fresh state"), contextRoute((*workspace.Workspace).RestartContext))

@@ -34,7 +34,7 @@ const (
 const filesPath = "/v1/workspaces/{id}/files"
 
 func (s *Server) contentRoutes() {
-	read := s.op(http.MethodGet, filesPath, "read-file", "The content of a file, or a range of it")
+	read := shown(s.op(http.MethodGet, filesPath, "read-file", "The content of a file, or a range of it"))
 	read.Description = "The header " + InfoHeader + " describes the file. If reading fails, the connection is aborted. " +
 		"Where the answer is not the whole file, the header " + PartialHeader + " says which bytes it is, as bytes FIRST-LAST/SIZE. " +
 		"With digest=true, ETag is the digest of the content. A range outside the file has status 416."

@@ -18,7 +18,7 @@ import (
 const eventsPath = "/events"
 
 func (s *Server) eventRoutes() {
-	op := s.op(http.MethodGet, eventsPath, "events", "Events of workspaces, as server-sent events")
+	op := shown(s.op(http.MethodGet, eventsPath, "events", "Events of workspaces, as server-sent events"))
 	op.Description = "The data of each is an Event, its id the sequence. A client that reconnects with Last-Event-ID continues there. " +
 		"All events after the headers of the answer are sent. An event of kind event.dropped counts events that are no longer kept, or that a slow client missed."
 	op.Responses["200"] = &huma.Response{Description: "a stream of events", Content: map[string]*huma.MediaType{

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/croft-run/croft/auth"
@@ -21,7 +20,7 @@ const (
 )
 
 func (s *Server) shareRoutes() {
-	handle(s, s.op(http.MethodGet, mePath, "me", "Whose key the request has, and what it allows"), s.showMe)
+	handle(s, shown(s.op(http.MethodGet, mePath, "me", "Whose key the request has, and what it allows")), s.showMe)
 	onRecord(s, s.op(http.MethodGet, sharesPath, "list-shares", "The share links of a workspace, oldest first"), s.listShares)
 	onRecord(s, s.op(http.MethodPost, sharesPath, "create-share", "Make a link that shows the workspace on the page, read-only, until it expires"), s.createShare)
 	onRecord(s, s.op(http.MethodDelete, sharesPath+"/{share}", "revoke-share", "Revoke a share link for good"), s.revokeShare)
@@ -111,24 +110,14 @@ func (s *Server) revokeShare(ctx context.Context, r registry.Record, in *revokeS
 	return nil, err
 }
 
-// sharedRoutes are the routes outside of a workspace that a share link may use: they show its
-// workspace alone.
-var sharedRoutes = []string{mePath, eventsPath, "/v1/version", "/v1/workspaces"}
-
-// unsharedRoutes are those of a workspace that a share link may not use, although they change
-// nothing: they show the server, or other links.
-var unsharedRoutes = []string{onePath + "/describe", sharesPath, onePath + "/staging"}
-
-// checkShare refuses a share link what shows more than its workspace. That the workspace is its
+// checkShare refuses a share link every route that is not marked by shown. That the workspace is its
 // own is checked by the registry.
 func (s *Server) checkShare(r *http.Request, pattern string) error {
 	p, _ := auth.From(r.Context())
 	if p.Workspace == "" {
 		return nil
 	}
-	_, route, _ := strings.Cut(pattern, " ")
-	own := route == onePath || strings.HasPrefix(route, onePath+"/")
-	if s.scopes[pattern] != string(auth.Read) || slices.Contains(unsharedRoutes, route) || !own && !slices.Contains(sharedRoutes, route) {
+	if s.scopes[pattern] != string(auth.Read) || !s.shown[pattern] {
 		return fmt.Errorf("share link %s: %w: it shows one workspace, read-only", p.Key, fault.PermissionDenied)
 	}
 	if r.URL.Query().Has("crossSession") {

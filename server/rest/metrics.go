@@ -16,7 +16,7 @@ import (
 )
 
 func (s *Server) metricsRoutes() {
-	op := s.op(http.MethodGet, onePath+"/metrics", "workspace-metrics", "What a workspace uses now: CPU, memory, processes, disk; and its limits")
+	op := shown(s.op(http.MethodGet, onePath+"/metrics", "workspace-metrics", "What a workspace uses now: CPU, memory, processes, disk; and its limits"))
 	op.Description = "It does not open the workspace, and is no use of it: an idle workspace expires. One that the server has not open uses nothing but disk space, and is E_WRONG_STATE."
 	onRecord(s, op, s.showMetricsOf)
 	handle(s, s.op(http.MethodGet, "/v1/tenants", "list-tenants", "Tenants with their quotas and what they use; a key of a tenant sees its own"), s.listTenants)

@@ -22,7 +22,7 @@ import (
 )
 
 func (s *Server) reviewRoutes() {
-	patch := s.op(http.MethodGet, onePath+"/patch", "patch", "What differs between two states of a workspace, as a patch that git apply takes")
+	patch := shown(s.op(http.MethodGet, onePath+"/patch", "patch", "What differs between two states of a workspace, as a patch that git apply takes"))
 	patch.Responses["200"] = &huma.Response{Description: "the patch", Content: map[string]*huma.MediaType{"text/x-patch": {Schema: &huma.Schema{Type: huma.TypeString}}}}
 	onWorkspace(s, patch, s.writePatch)
 	onWorkspace(s, s.op(http.MethodPost, onePath+"/revert", "revert", "Take changes of a workspace back, by file or by hunk, after a snapshot"), s.revertChanges)

@@ -29,6 +29,16 @@ func withScope(op huma.Operation, scope auth.Scope) huma.Operation {
 	return op
 }
 
+// shownKey is the key of Operation.Metadata for routes that share links may use.
+const shownKey = "shown"
+
+// shown returns a route that share links may use: what it answers shows their workspace alone, and
+// it changes nothing. All other routes refuse them.
+func shown(op huma.Operation) huma.Operation {
+	op.Metadata = map[string]any{shownKey: true}
+	return op
+}
+
 // operatorOnly returns a route for the operator alone: it reaches the whole server.
 func operatorOnly(op huma.Operation) huma.Operation {
 	op.Security = securityOf(operatorRole)

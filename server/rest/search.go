@@ -10,8 +10,8 @@ import (
 )
 
 func (s *Server) searchRoutes() {
-	onWorkspace(s, s.op(http.MethodGet, onePath+"/glob", "glob", "Paths that match a pattern"), s.globPaths)
-	onWorkspace(s, s.op(http.MethodGet, onePath+"/grep", "grep", "Lines that match a regular expression, and what was not searched"), s.grepFiles)
+	onWorkspace(s, shown(s.op(http.MethodGet, onePath+"/glob", "glob", "Paths that match a pattern")), s.globPaths)
+	onWorkspace(s, shown(s.op(http.MethodGet, onePath+"/grep", "grep", "Lines that match a regular expression, and what was not searched")), s.grepFiles)
 	onWorkspace(s, s.watchOp(), s.watchPath)
 }
 

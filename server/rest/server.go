@@ -112,6 +112,7 @@ type Server struct {
 	log      *slog.Logger
 	routes   *routes
 	scopes   map[string]string // of each route, by its pattern
+	shown    map[string]bool   // routes that share links may use, by pattern
 	streamed map[string]bool   // routes whose bodies are streamed, by pattern
 	api      huma.API
 	document func() // completeDocument, once
@@ -152,7 +153,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Events == nil {
 		cfg.Events = event.NewStream(cfg.Recent)
 	}
-	s := &Server{announced: map[string]event.Profile{}, pins: pins{all: map[string][]*pin{}}, bodyTimeout: defaultBodyTimeout, cfg: cfg, log: cfg.Log, routes: newRoutes(), scopes: map[string]string{}, streamed: map[string]bool{}, profiles: profile.NewCache(), done: make(chan struct{})}
+	s := &Server{announced: map[string]event.Profile{}, pins: pins{all: map[string][]*pin{}}, bodyTimeout: defaultBodyTimeout, cfg: cfg, log: cfg.Log, routes: newRoutes(), scopes: map[string]string{}, shown: map[string]bool{}, streamed: map[string]bool{}, profiles: profile.NewCache(), done: make(chan struct{})}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}

@@ -21,11 +21,11 @@ const (
 
 func (s *Server) sessionRoutes() {
 	onWorkspace(s, s.op(http.MethodPost, sessionsPath, "start-session", "Start a command as a background session"), s.startSession)
-	onWorkspace(s, s.op(http.MethodGet, sessionsPath, "list-sessions", "List sessions, recently ended ones included"), s.listSessions)
-	onSession(s, s.op(http.MethodGet, sessionPath, "show-session", "State of a session; after its end, the result without output"), s.showSession)
+	onWorkspace(s, shown(s.op(http.MethodGet, sessionsPath, "list-sessions", "List sessions, recently ended ones included")), s.listSessions)
+	onSession(s, shown(s.op(http.MethodGet, sessionPath, "show-session", "State of a session; after its end, the result without output")), s.showSession)
 	onSession(s, s.op(http.MethodDelete, sessionPath, "forget-session", "Delete a session, and kill its processes"), s.forgetSession)
 	onSession(s, s.op(http.MethodPost, sessionPath+"/poll", "poll-session", "Output that no poll returned before"), s.pollSession)
-	onSession(s, s.op(http.MethodGet, sessionPath+"/log", "read-log", "A part of a log, from any offset; moves no cursor"), s.readLog)
+	onSession(s, shown(s.op(http.MethodGet, sessionPath+"/log", "read-log", "A part of a log, from any offset; moves no cursor")), s.readLog)
 	onSession(s, s.followOp(), s.followLog)
 	input := s.op(http.MethodPost, sessionPath+"/stdin", "write-stdin", "Write the body to standard input; waits while the pipe is full")
 	input.RequestBody = &huma.RequestBody{Required: true, Content: octetResponse("").Content}
@@ -35,7 +35,7 @@ func (s *Server) sessionRoutes() {
 	onSession(s, s.op(http.MethodPost, sessionPath+"/resize", "resize-session", "Tell a terminal its new size"), s.resizeSession)
 	onSession(s, s.op(http.MethodPost, sessionPath+"/signal", "signal-session", "Send a signal to the foreground group"), s.signalSession)
 	onSession(s, s.op(http.MethodPost, sessionPath+"/kill", "kill-session", "End the whole tree: SIGTERM, then SIGKILL after grace"), s.killSession)
-	onSession(s, s.op(http.MethodGet, sessionPath+"/wait", "wait-session", "Wait for the end and answer with the result, output included"), s.waitSession)
+	onSession(s, shown(s.op(http.MethodGet, sessionPath+"/wait", "wait-session", "Wait for the end and answer with the result, output included")), s.waitSession)
 	onSession(s, s.attachOp(), s.attachSession)
 }
 
@@ -130,7 +130,7 @@ func (s *Server) readLog(ctx context.Context, session *workspace.Session, in *lo
 }
 
 func (s *Server) followOp() huma.Operation {
-	op := s.op(http.MethodGet, sessionPath+"/follow", "follow-log", "Stream a log and new output until the command ends")
+	op := shown(s.op(http.MethodGet, sessionPath+"/follow", "follow-log", "Stream a log and new output until the command ends"))
 	op.Responses["200"] = octetResponse("the output")
 	return op
 }

@@ -30,17 +30,17 @@ const (
 func (s *Server) snapshotRoutes() {
 	const snapshots = onePath + "/snapshots"
 	onWorkspace(s, s.op(http.MethodPost, snapshots, "take-snapshot", "Take a snapshot of the files"), s.takeSnapshot)
-	onWorkspace(s, s.op(http.MethodGet, snapshots, "list-snapshots", "Snapshots of a workspace, the newest first"), s.listSnapshots)
+	onWorkspace(s, shown(s.op(http.MethodGet, snapshots, "list-snapshots", "Snapshots of a workspace, the newest first")), s.listSnapshots)
 	onWorkspace(s, s.op(http.MethodDelete, snapshots+"/{snapshot}", "delete-snapshot", "Forget a snapshot"), s.deleteSnapshot)
 	onWorkspace(s, s.op(http.MethodPost, snapshots+"/{snapshot}/rollback", "rollback", "Return to a snapshot in place; the answer is the snapshot of the previous state"), s.rollbackWorkspace)
 	onWorkspace(s, s.op(http.MethodPost, onePath+"/seal", "seal", "Make the files a layer from which workspaces start"), s.sealWorkspace)
 	onRecord(s, s.op(http.MethodPost, onePath+"/fork", "fork", "Open new workspaces from a snapshot of this one, or from its present state"), s.forkWorkspace)
 	onWorkspace(s, s.op(http.MethodPost, onePath+"/apply", "apply", "Merge the changes of another workspace into this one, all or nothing"), s.applyChanges)
-	onWorkspace(s, s.op(http.MethodGet, onePath+"/diff", "diff", "What differs between two states of a workspace"), s.diffStates)
+	onWorkspace(s, shown(s.op(http.MethodGet, onePath+"/diff", "diff", "What differs between two states of a workspace")), s.diffStates)
 	onWorkspace(s, s.op(http.MethodPost, snapshots+"/{snapshot}/pin", "snapshot-pin", "Keep a state readable as it is now, @now above all, for the requests that follow"), s.pinState)
-	onSnapshot(s, s.op(http.MethodGet, snapshots+"/{snapshot}/stat", "snapshot-stat", "Describe what is at a path of a snapshot"), s.snapshotStat)
-	onSnapshot(s, s.op(http.MethodGet, snapshots+"/{snapshot}/readdir", "snapshot-readdir", "List a directory of a snapshot, one level"), s.snapshotReadDir)
-	read := s.op(http.MethodGet, snapshots+"/{snapshot}/files", "snapshot-read", "The content of a file of a snapshot")
+	onSnapshot(s, shown(s.op(http.MethodGet, snapshots+"/{snapshot}/stat", "snapshot-stat", "Describe what is at a path of a snapshot")), s.snapshotStat)
+	onSnapshot(s, shown(s.op(http.MethodGet, snapshots+"/{snapshot}/readdir", "snapshot-readdir", "List a directory of a snapshot, one level")), s.snapshotReadDir)
+	read := shown(s.op(http.MethodGet, snapshots+"/{snapshot}/files", "snapshot-read", "The content of a file of a snapshot"))
 	read.Responses["200"] = octetResponse("the content")
 	onSnapshot(s, read, s.snapshotRead)
 }

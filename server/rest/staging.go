@@ -37,9 +37,9 @@ func (s *Server) stagingRoutes() {
 		"A byte is sent every few seconds."
 	lock.Responses["200"] = octetResponse("the lock")
 	handle(s, lock, s.lockStaging)
-	handle(s, s.op(http.MethodGet, artifactsPath, "list-artifacts", "The artifacts of a workspace, each with its latest version; or all versions of one"), s.listArtifacts)
+	handle(s, shown(s.op(http.MethodGet, artifactsPath, "list-artifacts", "The artifacts of a workspace, each with its latest version; or all versions of one")), s.listArtifacts)
 	handle(s, s.op(http.MethodGet, allArtifacts, "list-all-artifacts", "The artifacts of all workspaces, destroyed ones included, each with its latest version"), s.listAllArtifacts)
-	read := s.op(http.MethodGet, artifactPath, "read-artifact", "The content of an artifact")
+	read := shown(s.op(http.MethodGet, artifactPath, "read-artifact", "The content of an artifact"))
 	read.Description = "The header " + ArtifactHeader + " says which version it is."
 	read.Responses["200"] = octetResponse("the content")
 	handle(s, read, s.readArtifact)

@@ -11,10 +11,10 @@ import (
 const onePath = "/v1/workspaces/{id}"
 
 func (s *Server) treeRoutes() {
-	onWorkspace(s, s.op(http.MethodGet, onePath+"/stat", "stat", "Describe what is at a path"), s.statPath)
-	onWorkspace(s, s.op(http.MethodGet, onePath+"/readdir", "readdir", "List a directory, one level"), s.readDir)
-	onWorkspace(s, s.op(http.MethodGet, onePath+"/list", "list", "List a directory, to any depth, in pages"), s.listDir)
-	onWorkspace(s, s.op(http.MethodGet, onePath+"/digest", "digest", "The digest of a file or a tree"), s.digestPath)
+	onWorkspace(s, shown(s.op(http.MethodGet, onePath+"/stat", "stat", "Describe what is at a path")), s.statPath)
+	onWorkspace(s, shown(s.op(http.MethodGet, onePath+"/readdir", "readdir", "List a directory, one level")), s.readDir)
+	onWorkspace(s, shown(s.op(http.MethodGet, onePath+"/list", "list", "List a directory, to any depth, in pages")), s.listDir)
+	onWorkspace(s, shown(s.op(http.MethodGet, onePath+"/digest", "digest", "The digest of a file or a tree")), s.digestPath)
 	onWorkspace(s, s.op(http.MethodPost, onePath+"/edit", "edit", "Replace text in a file, all or nothing"), s.editFile)
 	onWorkspace(s, s.op(http.MethodPost, onePath+"/mkdir", "mkdir", "Make a directory"), s.makeDir)
 	onWorkspace(s, s.op(http.MethodPost, onePath+"/rename", "rename", "Move a file, a symlink or a directory"), s.renamePath)

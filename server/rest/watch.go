@@ -21,7 +21,7 @@ import (
 const heartbeat = 15 * time.Second
 
 func (s *Server) watchOp() huma.Operation {
-	op := s.op(http.MethodGet, onePath+"/watch", "watch", "Changes at and below a path, as server-sent events")
+	op := shown(s.op(http.MethodGet, onePath+"/watch", "watch", "Changes at and below a path, as server-sent events"))
 	op.Description = "Events are \"changes\", with a batch of them; \"error\", with a Problem, after which the stream ends; " +
 		"and \"end\". What happens after the headers of the answer have arrived is reported."
 	op.Responses["200"] = &huma.Response{Description: "a stream of events", Content: map[string]*huma.MediaType{

@@ -119,11 +119,11 @@ type Health struct {
 
 func (s *Server) controlRoutes() {
 	const all, one = "/v1/workspaces", "/v1/workspaces/{id}"
-	handle(s, s.op(http.MethodGet, "/v1/version", "version", "What answers"), s.showVersion)
+	handle(s, shown(s.op(http.MethodGet, "/v1/version", "version", "What answers")), s.showVersion)
 	handle(s, s.op(http.MethodGet, "/v1/providers", "list-providers", "Providers, and what this host supports"), s.listProviders)
-	handle(s, s.op(http.MethodGet, all, "list-workspaces", "Workspaces, by label, state, kind, owner"), s.listWorkspaces)
+	handle(s, shown(s.op(http.MethodGet, all, "list-workspaces", "Workspaces, by label, state, kind, owner")), s.listWorkspaces)
 	handle(s, s.op(http.MethodPost, all, "open-workspace", "Open a workspace; with an id, idempotent on it"), s.openWorkspace)
-	onRecord(s, s.op(http.MethodGet, one, "show-workspace", "One workspace"), s.showWorkspace)
+	onRecord(s, shown(s.op(http.MethodGet, one, "show-workspace", "One workspace")), s.showWorkspace)
 	onRecord(s, s.op(http.MethodPatch, one, "change-workspace", "Change labels or policy"), s.changeWorkspace)
 	onRecord(s, s.op(http.MethodDelete, one, "destroy-workspace", "Destroy a workspace and all its files"), s.destroyWorkspace)
 	// Reading a file opens its workspace, too.
@@ -132,7 +132,7 @@ func (s *Server) controlRoutes() {
 	onRecord(s, s.op(http.MethodPost, one+"/reset", "reset-workspace", "Let a failed workspace be opened again"), s.resetWorkspace)
 	onRecord(s, s.op(http.MethodPost, one+"/pause", "pause-workspace", "Freeze the processes of a workspace; they use no CPU and keep their memory"), s.moveState(s.cfg.Registry.Pause))
 	onRecord(s, s.op(http.MethodPost, one+"/resume", "resume-workspace", "Resume a paused workspace"), s.moveState(s.cfg.Registry.Resume))
-	onWorkspace(s, s.op(http.MethodGet, one+"/profile", "profile-workspace", "The projects in it, and their commands"), s.showProfile)
+	onWorkspace(s, shown(s.op(http.MethodGet, one+"/profile", "profile-workspace", "The projects in it, and their commands")), s.showProfile)
 }
 
 // handle registers a route whose errors become problems.
@@ -140,6 +140,7 @@ func handle[I, O any](s *Server, op huma.Operation, f func(context.Context, *I) 
 	info := requestInfo{op.Method, op.Path}
 	pattern := op.Method + " " + op.Path
 	s.scopes[pattern], s.streamed[pattern] = requiredScope(op), op.MaxBodyBytes == 0
+	s.shown[pattern] = op.Metadata[shownKey] == true
 	s.routes.declare(pattern, func() {
 		huma.Register(s.api, op, func(ctx context.Context, in *I) (*O, error) {
 			out, err := f(ctx, in)
