@@ -259,3 +259,53 @@ func TestAttackHostileAgentInPlace(t *testing.T) {
 		p.must("ws", "rm", "here")
 	})
 }
+
+// plantLate is what the agent does in each repository that it finds.
+const plantLate = `find . -name .git | while read -r d; do
+for hook in pre-commit post-checkout post-index-change; do printf '#!/bin/sh\necho pwned >> %s\n' "$1" > "$d/hooks/$hook"; chmod +x "$d/hooks/$hook"; done
+printf '[core]\n\tfsmonitor = "echo pwned >> %s"\n' "$1" >> "$d/config"
+git -C "${d%/.git}" config core.fsmonitor "echo pwned >> $1"; [ -f "$d" ] && echo 'gitdir: /nowhere' > "$d"
+done 2>/dev/null; true`
+
+// TestAttackRepositoriesOfTheHumanInPlace lets the human make repositories between the
+// commands of a hostile agent, and while one runs. None of the agent's code runs on the host
+// after a command that started later, and every repository that a running command could
+// write to is reported.
+func TestAttackRepositoriesOfTheHumanInPlace(t *testing.T) {
+	asBoth(t, func(t *testing.T, uid int) {
+		testenv.ReportAttackAs(t, "hostile agent: repositories that the human makes meanwhile", "sandbox", uid, testenv.Prevented, "by the next command; during a command the repository is reported")
+		p := newProject(t, uid)
+		p.must("ws", "open", "here", "--dir", p.dir)
+		p.must("ws", "exec", "here", "--", "true")
+		p.git("clone", "-q", p.dir, "vend")
+		p.git("worktree", "add", "-q", "-b", "side", "wt")
+		p.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", p.dir, "mods/lib")
+		p.must("ws", "exec", "here", "--", "sh", "-c", plantLate, "agent", p.marker)
+		for _, dir := range []string{"vend", "wt", "mods/lib"} {
+			p.git("-C", dir, "status", "--short")
+			p.git("-C", dir, "-c", "user.name=u", "-c", "user.email=u@example.org", "commit", "-q", "--allow-empty", "-m", "by the human")
+		}
+		p.git("reset", "-q", "--hard")
+		p.edit("sum.py", "def sum(a, b):\n    return a + b\n")
+		p.useGit()
+
+		id := strings.TrimSpace(p.must("ws", "exec", "here", "--detach", "--", "sh", "-c", "while :; do\n"+plantLate+"\ntouch turn; done", "agent", p.marker))
+		p.git("clone", "-q", p.dir, "during")
+		for range 2 { // the agent saw the clone
+			if err := os.RemoveAll(filepath.Join(p.dir, "turn")); err != nil {
+				t.Fatal(err)
+			}
+			for {
+				if _, err := os.Stat(filepath.Join(p.dir, "turn")); err == nil {
+					break
+				}
+				p.must("ws", "ps", "here") // takes a moment
+			}
+		}
+		p.must("ws", "kill", "here", id)
+		p.must("ws", "rm", "here")
+		if out := p.must("events", "--json"); !strings.Contains(out, filepath.Join(p.dir, "during/.git")) {
+			t.Errorf("the repository is not reported: %s", out)
+		}
+	})
+}

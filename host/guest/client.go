@@ -335,7 +335,8 @@ func (c *Client) listSessions(ctx context.Context) ([]driver.SessionInfo, error)
 	return list, nil
 }
 
-// Hold makes self bind mounts again, which a rename on the host has detached.
+// Hold makes bind mounts while the workload runs: self bind mounts that a rename on the host
+// has detached, and binds of paths inside.
 func (c *Client) Hold(ctx context.Context, mounts []guestproto.Mount) error {
 	if err := c.checkConnected(); err != nil {
 		return err
@@ -345,7 +346,7 @@ func (c *Client) Hold(ctx context.Context, mounts []guestproto.Mount) error {
 		req.Mounts = append(req.Mounts, guestproto.ToMount(m))
 	}
 	if _, err := c.svc.Hold(ctx, req); err != nil {
-		return c.callError("repeat mounts", err)
+		return c.callError("make mounts", err)
 	}
 	return nil
 }

@@ -318,19 +318,44 @@ func selfBindMount(target string, m guestproto.Mount) error {
 	return restrictMount(m, target, unix.AT_RECURSIVE)
 }
 
-// Hold makes self bind mounts again. The host process checks afterwards whether they are
-// there.
+// Hold makes bind mounts while the workload runs, all that it can. The host process checks
+// afterwards whether they are there.
 func (s *server) Hold(_ context.Context, req *guestpb.HoldRequest) (*guestpb.Empty, error) {
+	var errs []error
 	for _, pb := range req.Mounts {
 		m := guestproto.FromMount(pb)
-		if m.Kind != guestproto.MountSelf {
-			return nil, fmt.Errorf("guest: mount %s of kind %q: %w", m.Target, m.Kind, fault.InvalidArgument)
+		var err error
+		switch m.Kind {
+		case guestproto.MountSelf:
+			err = selfBindMount(m.Target, m)
+		case guestproto.MountBind:
+			err = lateBindMount(m.Target, m)
+		default:
+			err = fmt.Errorf("kind %q: %w", m.Kind, fault.InvalidArgument)
 		}
-		if err := selfBindMount(m.Target, m); err != nil {
-			return nil, setupError("mount "+m.Target, err)
+		if err != nil {
+			errs = append(errs, setupError("mount "+m.Target, err))
 		}
 	}
-	return &guestpb.Empty{}, nil
+	return &guestpb.Empty{}, errors.Join(errs...)
+}
+
+// lateBindMount binds a path inside on an existing target, over which it follows no symlink.
+// The source may be in a read-only mount.
+func lateBindMount(target string, m guestproto.Mount) error {
+	fd, err := unix.OpenTree(unix.AT_FDCWD, m.Source, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd) //nolint:errcheck // nothing is lost with it
+	attr := &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV, Attr_clr: unix.MOUNT_ATTR_RDONLY}
+	if m.ReadOnly {
+		attr.Attr_set, attr.Attr_clr = attr.Attr_set|unix.MOUNT_ATTR_RDONLY, 0
+	}
+	if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, attr); err != nil {
+		return err
+	}
+	return unix.MoveMount(fd, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH)
 }
 
 // mask hides what is at target, which may be in a read-only tree, behind a read-only

@@ -345,7 +345,7 @@ func swap(t *testing.T, how, dir, secret string) {
 
 // inPlaceTests are those of directories of the user's.
 const inPlaceTests = "^(TestGitOfTheHostRunsNothingPlanted|TestPlaceholdersAreNeutralAndGo|TestCommitsInPlace|TestWhatIsPlantedIsTold|TestUnreadableDirectoryIsNoChange|TestSwapBetweenJudgementAndMount|" +
-	"TestGitOfTheHostRunsNothingThatItsConfigurationNames|TestNoPipeStopsTheStart|TestSymlinksAmongTraps|TestPrivateGit.*)$"
+	"TestGitOfTheHostRunsNothingThatItsConfigurationNames|TestNoPipeStopsTheStart|TestSymlinksAmongTraps|TestPrivateGit.*|TestOwnRepository|TestLateClone.*)$"
 
 func TestInPlaceUnprivileged(t *testing.T) { asNobody(t, inPlaceTests) }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -20,8 +19,9 @@ import (
 // another file over its mount point or removes that: "git config" and editors write files
 // so. What is then at the path is not protected. So the mounts are checked before each
 // command, and made again. A private copy of a Git directory can't be mounted again into a
-// running guest, nor can anything at levels whose guest has no capabilities: then a new
-// guest is started, or the command is refused while other commands run.
+// running guest by this, see autorun_late_linux.go, nor can anything at levels whose guest
+// has no capabilities: then a new guest is started, or the command is refused while other
+// commands run.
 
 // openRootfs opens the root directory of the guest's mount namespace, if mounts protect
 // autorun files.
@@ -29,17 +29,27 @@ func (h *handle) openRootfs(g *guestConn, u *launchSpec) error {
 	if u.level.noMounts || !u.showsHostDirs() {
 		return nil
 	}
+	if g.gits != nil {
+		if err := g.loadPartial(h); err != nil {
+			return err
+		}
+	}
 	if g.autorun == nil {
 		m, err := h.att.Dir.Read()
 		if err != nil {
 			return err
 		}
-		if w, err := autorunSection.Get(m); err != nil || w == nil {
+		w, err := autorunSection.Get(m)
+		if err != nil {
 			return err
-		} else if g.autorunMounts = w.Mounts; len(g.autorunMounts) == 0 {
-			return nil
 		}
-	} else if g.autorunMounts = g.autorun.Mounts; len(g.autorunMounts) == 0 {
+		if w != nil {
+			g.autorunMounts = w.Mounts
+		}
+	} else {
+		g.autorunMounts = g.autorun.Mounts
+	}
+	if len(g.autorunMounts) == 0 && g.gits == nil {
 		return nil
 	}
 	pid, err := g.pid(h.att.Dir, u)
@@ -67,18 +77,11 @@ func (g *guestConn) pid(dir wsdir.Dir, u *launchSpec) (int, error) {
 func (g *guestConn) lostMounts() []heldMount {
 	var lost []heldMount
 	for _, m := range g.autorunMounts {
-		fd, err := unix.Openat2(int(g.rootfs.Fd()), strings.TrimPrefix(m.Target, "/"), &unix.OpenHow{
-			Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
-		})
+		mounted, err := g.isMount(m.Target)
 		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
 			continue
 		}
-		var st unix.Statx_t
-		if err == nil {
-			err = unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_TYPE, &st)
-			unix.Close(fd) //nolint:errcheck // it was only looked at
-		}
-		if err != nil || st.Attributes&unix.STATX_ATTR_MOUNT_ROOT == 0 {
+		if err != nil || !mounted {
 			lost = append(lost, m)
 		}
 	}
@@ -100,9 +103,7 @@ func (g *guestConn) restoreMounts(ctx context.Context) []heldMount {
 	if len(again) < len(lost) || len(lost) == 0 {
 		return lost
 	}
-	if g.Hold(ctx, again) != nil {
-		return lost // the guest lacks the capability
-	}
+	g.Hold(ctx, again) //nolint:errcheck // the next line looks
 	return g.lostMounts()
 }
 
@@ -112,9 +113,9 @@ func (h *handle) protectedGuest(ctx context.Context) (*guestConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	lost := g.restoreMounts(ctx)
-	if len(lost) == 0 {
-		return g, nil
+	lost, err := h.restoreProtection(ctx, g)
+	if err != nil || lost == "" {
+		return g, err
 	}
 	sessions, err := g.Shell().Sessions(ctx)
 	if err != nil {
@@ -122,21 +123,46 @@ func (h *handle) protectedGuest(ctx context.Context) (*guestConn, error) {
 	}
 	for _, s := range sessions {
 		if s.Running {
-			return nil, fmt.Errorf("sandbox: %s was replaced on the host, and can't be protected while session %s runs: %w: end the sessions of the workspace, and try again",
-				lost[0].Target, s.ID, fault.WrongState)
+			return nil, fmt.Errorf("sandbox: %s, and can't be protected while session %s runs: %w: end the sessions of the workspace, and try again",
+				lost, s.ID, fault.WrongState)
 		}
 	}
-	h.p.log.Info("sandbox: autorun files were replaced on the host; the guest is started again", "workspace", h.id, "path", lost[0].Target)
+	h.p.log.Info("sandbox: the guest is started again", "workspace", h.id, "reason", lost)
 	if err := h.restartGuest(ctx); err != nil {
 		return nil, err
 	}
 	if g, err = h.att.Guest(ctx); err != nil {
 		return nil, err
 	}
-	if lost = g.restoreMounts(ctx); len(lost) > 0 {
-		return nil, fmt.Errorf("sandbox: %s can't be protected: %w: it is being replaced on the host; try again", lost[0].Target, fault.Unavailable)
+	h.autorun.mu.Lock()
+	h.autorun.restarts = append(h.autorun.restarts, lost+", so the guest was started again: /tmp and the home inside are empty")
+	h.autorun.mu.Unlock()
+	if lost, err = h.restoreProtection(ctx, g); err != nil {
+		return nil, err
+	}
+	if lost != "" {
+		return nil, fmt.Errorf("sandbox: %s, and can't be protected: %w: it is being replaced on the host; try again", lost, fault.Unavailable)
 	}
 	return g, nil
+}
+
+// restoreProtection makes the mounts that are missing. It returns what can't be protected,
+// and why it is not.
+func (h *handle) restoreProtection(ctx context.Context, g *guestConn) (lost string, err error) {
+	if g.gits != nil {
+		g.seen.Store(int64(g.gits.appearances()))
+	}
+	left, err := h.protectRepos(ctx, g)
+	if err != nil {
+		return "", err
+	}
+	if mounts := g.restoreMounts(ctx); len(mounts) > 0 {
+		return mounts[0].Target + " was replaced on the host", nil
+	}
+	if len(left) > 0 {
+		return left[0] + " appeared after the start of the guest", nil
+	}
+	return "", nil
 }
 
 // restartGuest ends the guest; the next call starts another one.
@@ -150,13 +176,16 @@ func (h *handle) restartGuest(ctx context.Context) error {
 }
 
 // guestForFiles is protectedGuest for calls of module FS, which are many: the mounts are
-// checked a twentieth of the time.
+// checked a twentieth of the time, and when a .git has appeared.
 func (h *handle) guestForFiles(ctx context.Context) (*guestConn, error) {
 	h.autorun.mu.Lock()
 	due := !time.Now().Before(h.autorun.nextCheck)
 	h.autorun.mu.Unlock()
 	if !due {
-		return h.att.Guest(ctx)
+		g, err := h.att.Guest(ctx)
+		if err != nil || g.gits == nil || int64(g.gits.appearances()) == g.seen.Load() {
+			return g, err
+		}
 	}
 	start := time.Now()
 	g, err := h.protectedGuest(ctx)

@@ -28,6 +28,9 @@ var placeholders = []placeholder{{name: "commondir", content: ".\n"}, {name: "co
 // reservePlaceholder adds a file that Git reads, and creates it if it does not exist. The
 // guest holds a flock on what was created, as long as it lives.
 func (p *autorunProtection) reservePlaceholder(dir string, h placeholder) error {
+	if p.late {
+		return nil
+	}
 	name := path.Join(dir, h.name)
 	err := p.createPlaceholder(dir, name, h)
 	switch {

@@ -25,7 +25,8 @@ import (
 // self bind mounts, and so is what the host's Git configuration names in the directory:
 // hooks and included files, also by symlinks and by hard links. Before each command it is
 // checked that these mounts are there: see checkMounts. Not prevented: new autorun files
-// under other names, and new repositories. They are reported, see autorunChanges.
+// under other names, and new repositories of the workload. They are reported, see
+// autorunChanges. Repositories that the host makes later: see autorun_late_linux.go.
 //
 // A directory that Git takes for a repository without being named .git, and with {"git":
 // "shared"} each .git, is not copied: what Git runs or includes there is read-only. Files
@@ -40,6 +41,10 @@ type autorunState struct {
 	Hidden []string                     `json:"hidden,omitempty"` // directories on the host that can't be read, and are empty inside
 
 	ReadOnly []string `json:"readOnly,omitempty"` // those of Dirs that the workload can't write: only FIFOs count there
+
+	// Private has the stamps, when the guest started, of each .git of Dirs that a private copy
+	// covers since then.
+	Private map[string]map[string]string `json:"private,omitempty"`
 }
 
 // A heldMount is a mount that protects autorun files.
@@ -57,12 +62,28 @@ func (w *autorunState) addDir(dir string, s *autorunScan) {
 	w.Dirs[dir] = s.stamps
 }
 
+// addPrivate records the Git directories that private copies cover.
+func (w *autorunState) addPrivate(dir string, p *autorunProtection) {
+	for _, e := range p.scan.gits {
+		if m, ok := p.mounts[e.name]; !ok || m.Kind != guestproto.MountBind || !e.mode.IsDir() {
+			continue
+		}
+		if w.Private == nil {
+			w.Private = map[string]map[string]string{}
+		}
+		if w.Private[dir] == nil {
+			w.Private[dir] = map[string]string{}
+		}
+		w.Private[dir][e.name] = p.scan.stamps[e.name]
+	}
+}
+
 // hasAutorunFiles reports whether a writable directory contains autorun files.
 func (u launchSpec) hasAutorunFiles(dir string, writable bool) (bool, error) {
 	if !writable || u.policy.ReadOnly {
 		return false, nil
 	}
-	s, err := scanAutorun(dir, true, nil)
+	s, err := scanAutorun(dir, true, nil, nil)
 	if err = errors.Join(err, errors.Join(s.failures...)); err != nil {
 		return false, err
 	}
@@ -79,7 +100,7 @@ func (u launchSpec) protectAutorun(l *launch, d *checkedDir, inside string, read
 	if readOnly {
 		return nil, nil
 	}
-	s, err := scanAutorun(d.procPath(), u.gitShared, nil)
+	s, err := scanAutorun(d.procPath(), u.gitShared, nil, nil)
 	if err = errors.Join(err, errors.Join(s.failures...)); err != nil {
 		return nil, err
 	}
@@ -96,6 +117,7 @@ func (u launchSpec) protectAutorun(l *launch, d *checkedDir, inside string, read
 	mounts := p.mountList()
 	if u.autorun != nil {
 		u.autorun.addDir(d.real, s)
+		u.autorun.addPrivate(d.real, p)
 		for _, name := range p.made {
 			u.autorun.Made = append(u.autorun.Made, filepath.Join(d.real, name))
 		}
@@ -123,6 +145,7 @@ type autorunProtection struct {
 	made     []string
 	madeDirs []string       // directories of placeholders, to be removed after these
 	linked   map[inode]bool // files that Git or another program runs and that have several names
+	late     bool           // the guest runs: there are no placeholders
 }
 
 // collect fills in mounts.

@@ -41,11 +41,12 @@ type autorunScan struct {
 	stamps     map[string]string // of each autorun file, by name: changes with its content
 	topNames   map[string]bool   // names at the top in lower case; nil if unknown
 	visited    int
-	fifos      int    // FIFOs, which have stamps, too
-	onlyFIFOs  bool   // the directory is read-only
-	shared     bool   // the workload writes .git itself, so what is in it counts
-	topFD      int    // descriptor of the directory, during the scan
-	real       string // its path
+	fifos      int               // FIFOs, which have stamps, too
+	onlyFIFOs  bool              // the directory is read-only
+	shared     bool              // the workload writes .git itself, so what is in it counts
+	private    map[string]string // by name, the stamp of each .git in which nothing counts while it has this stamp; nil for all, see scanAutorun
+	topFD      int               // descriptor of the directory, during the scan
+	real       string            // its path
 }
 
 // A gitEntry is an entry named .git.
@@ -56,10 +57,11 @@ type gitEntry struct {
 
 // scanAutorun scans a directory for autorun files. It follows no symlinks. before are the
 // stamps of an earlier scan: what it names gets a stamp again. shared says that the
-// workload can write what is in .git. On an error, and if there are failures, the scan has
-// what was found until then.
-func scanAutorun(dir string, shared bool, before map[string]string) (*autorunScan, error) {
-	s := &autorunScan{stamps: map[string]string{}, shared: shared}
+// workload can write what is in .git. Otherwise private has the stamps of those that private
+// copies have covered since the guest started; nil is for a scan before that, in which none
+// counts. On an error, and if there are failures, the scan has what was found until then.
+func scanAutorun(dir string, shared bool, private, before map[string]string) (*autorunScan, error) {
+	s := &autorunScan{stamps: map[string]string{}, shared: shared, private: private}
 	return s, s.scan(dir, before)
 }
 
@@ -171,16 +173,16 @@ func (s *autorunScan) addGit(fd int, at string, mode os.FileMode) error {
 		s.addStamp(fd, ".git", at)
 		return nil
 	}
-	var st unix.Stat_t
-	if err := unix.Fstatat(fd, ".git", &st, unix.AT_SYMLINK_NOFOLLOW); err == nil {
-		s.stamps[at] = fmt.Sprintf("directory %d", st.Ino)
+	var st unix.Statx_t
+	if err := unix.Statx(fd, ".git", unix.AT_SYMLINK_NOFOLLOW, unix.STATX_INO|unix.STATX_BTIME, &st); err == nil {
+		s.stamps[at] = fmt.Sprintf("directory %d %d.%09d", st.Ino, st.Btime.Sec, st.Btime.Nsec) // inode numbers are used again
 	}
 	sub, err := openDirAt(fd, ".git")
 	if s.addUnreadable(at, err) || err != nil {
 		return nil
 	}
 	defer unix.Close(sub) //nolint:errcheck // it was only read
-	if !s.shared {
+	if !s.shared && (s.private == nil || s.stamps[at] != "" && s.private[at] == s.stamps[at]) {
 		return nil
 	}
 	if err := s.addRepo(sub, at); err != nil {
@@ -430,7 +432,7 @@ func (s *autorunScan) isEmpty() bool { return len(s.stamps)-s.fifos+len(s.unread
 func (s *autorunScan) changedSince(before map[string]string) []string {
 	var changed []string
 	for name, stamp := range s.stamps {
-		if before[name] != stamp {
+		if before[name] != stamp && !s.isInNewRepo(name, before) {
 			changed = append(changed, name)
 		}
 	}
@@ -438,6 +440,20 @@ func (s *autorunScan) changedSince(before map[string]string) []string {
 		return cmp.Or(cmp.Compare(strings.Count(a, "/"), strings.Count(b, "/")), cmp.Compare(a, b))
 	})
 	return changed
+}
+
+// isInNewRepo reports whether a file lies in a .git that is new itself, which is reported in
+// its place.
+func (s *autorunScan) isInNewRepo(name string, before map[string]string) bool {
+	if strings.HasPrefix(s.stamps[name], gitLinkStamp) {
+		return false
+	}
+	for at := path.Dir(name); at != "."; at = path.Dir(at) {
+		if path.Base(at) == ".git" && s.stamps[at] != "" && before[at] != s.stamps[at] {
+			return true
+		}
+	}
+	return false
 }
 
 // An inode identifies a file on this host.

@@ -36,6 +36,8 @@ type autorunWatch struct {
 
 	queued    []string          // paths that events reported and that no result has listed yet
 	warnings  []string          // of the last scan: what was not scanned or not listed
+	nextNow   time.Time         // of reportNow, at the earliest
+	restarts  []string          // why guests were started again, for the next result
 	behind    bool              // changes may exist that no scan has reported
 	running   int               // commands of Run
 	refs      map[string]string // digests of refs that were reported, by private copy
@@ -92,6 +94,12 @@ func (h *handle) autorunChanges(must bool) (found, warnings []string) {
 	}
 	h.autorun.mu.Lock()
 	defer h.autorun.mu.Unlock()
+	defer func() {
+		if !must {
+			warnings = append(slices.Clip(warnings), h.autorun.restarts...)
+			h.autorun.restarts = nil
+		}
+	}()
 	start := time.Now()
 	if start.Before(h.autorun.next) && !must {
 		h.autorun.behind = true
@@ -140,7 +148,11 @@ func (h *handle) scanShown(w *autorunState, at string) (*autorunScan, error) {
 	if slices.Contains(w.ReadOnly, at) {
 		return scanFIFOs(at)
 	}
-	return scanAutorun(at, h.currentOptions().Git == GitShared, w.Dirs[at])
+	private := w.Private[at]
+	if private == nil {
+		private = map[string]string{}
+	}
+	return scanAutorun(at, h.currentOptions().Git == GitShared, private, w.Dirs[at])
 }
 
 // scanForChanges reports the changes in one directory of the user. What was not scanned

@@ -70,7 +70,8 @@ func (p *Provider) bwrapMounts(b *bwrapLaunch, u launchSpec) ([]guestproto.Mount
 	if err != nil {
 		return nil, err
 	}
-	return slices.Concat(system, u.baseMounts(), u.gitStoreMounts(), before, []guestproto.Mount{files}, held, more), nil
+	copies, err := u.gitStoreMounts()
+	return slices.Concat(system, u.baseMounts(), copies, before, []guestproto.Mount{files}, held, more), err
 }
 
 // A bwrapLaunch collects the arguments of bubblewrap.

@@ -59,6 +59,7 @@ type gitCopy struct {
 	Link     bool      `json:"link,omitempty"`     // Path is a file
 	Refs     string    `json:"refs"`               // digest of the refs when the copy was made
 	Bytes    int64     `json:"bytes,omitempty"`    // that were copied
+	Partial  bool      `json:"partial,omitempty"`  // there was no commit yet, or git wrote: the copy is made again when that has ended, unless the workload has changed its refs
 	Repos    []gitRepo `json:"repos"`
 }
 
@@ -125,10 +126,15 @@ func (u *launchSpec) loadGitCopies(d wsdir.Dir) error {
 // privateGit returns the private copy that stands for a .git of the host, and makes it if
 // there is none. A copy stays what it is when the host's repository changes.
 func (u *launchSpec) privateGit(src gitSource) (gitCopy, error) {
-	for _, c := range *u.git {
-		if _, err := os.Lstat(filepath.Join(u.gitDir, c.ID)); err == nil && c.Path == src.path && c.Link == src.link {
-			return c, nil
+	for i, c := range *u.git {
+		if _, err := os.Lstat(filepath.Join(u.gitDir, c.ID)); err != nil || c.Path != src.path || c.Link != src.link {
+			continue
 		}
+		if c.Partial && isWholeGit(src.host) && c.refsDigest(u.gitDir) == c.Refs {
+			*u.git = slices.Delete(slices.Clone(*u.git), i, i+1)
+			break
+		}
+		return c, nil
 	}
 	most := int64(maxGitTotal)
 	for _, c := range *u.git {
@@ -143,11 +149,25 @@ func (u *launchSpec) privateGit(src gitSource) (gitCopy, error) {
 
 // gitStoreMounts returns the mount of the directory of the private copies, in which their
 // objects are.
-func (u *launchSpec) gitStoreMounts() []guestproto.Mount {
-	if u.git == nil || len(*u.git) == 0 {
-		return nil
+func (u *launchSpec) gitStoreMounts() ([]guestproto.Mount, error) {
+	if u.git == nil || len(*u.git) == 0 && len(u.writableDirs()) == 0 {
+		return nil, nil
 	}
-	return []guestproto.Mount{{Kind: guestproto.MountBind, Source: u.gitDir, Target: gitInside, ReadOnly: true}}
+	if err := u.makeGitTemplate(); err != nil {
+		return nil, err
+	}
+	return []guestproto.Mount{{Kind: guestproto.MountBind, Source: u.gitDir, Target: gitInside, ReadOnly: true}}, nil
+}
+
+// makeGitTemplate makes what git copies into a repository that it makes inside, see isOwnGit.
+func (u *launchSpec) makeGitTemplate() error {
+	dir := filepath.Join(u.gitDir, gitTemplateDir)
+	for _, sub := range []string{"hooks", "info"} {
+		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile(filepath.Join(dir, ownGitFile), []byte("Git made this repository in a workspace of Croft.\n"), 0o644)
 }
 
 // isShown reports whether a path of the host is shown inside.
@@ -189,6 +209,7 @@ func copyGit(dir string, src gitSource, most int64) (gitCopy, error) {
 	c := gitCopy{Path: src.path, ID: driver.NewID(), Worktree: src.worktree, Link: src.link}
 	fresh := filepath.Join(dir, newGitPrefix+c.ID)
 	w := &gitCopier{dir: fresh, inside: path.Join(gitInside, c.ID), worktree: src.worktree, most: most}
+	whole := src.link || isWholeGit(src.host)
 	err := w.copyAll(src)
 	if err == nil {
 		err = os.Rename(fresh, filepath.Join(dir, c.ID))
@@ -196,7 +217,7 @@ func copyGit(dir string, src gitSource, most int64) (gitCopy, error) {
 	if err != nil {
 		return c, errors.Join(fmt.Errorf("make a private copy of %s: %w: %w", src.path, fault.Of(err), err), files.RemoveTree(fresh))
 	}
-	c.Repos, c.Bytes = w.repos, w.bytes
+	c.Repos, c.Bytes, c.Partial = w.repos, w.bytes, !whole
 	c.Refs = c.refsDigest(dir)
 	return c, nil
 }

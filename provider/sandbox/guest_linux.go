@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
+	"sync/atomic"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/host/cgroup"
@@ -115,7 +117,13 @@ type guestConn struct {
 	autorun       *autorunState // autorun files at the start; nil for an adopted guest
 	autorunMounts []heldMount   // mounts that protect autorun files
 	rec           *supervise.Record
-	rootfs        *os.File // with autorunMounts: the root directory in the guest's mount namespace
+	rootfs        *os.File // with autorunMounts or gits: the root directory in the guest's mount namespace
+
+	spec    *launchSpec  // of this process, for a guest as it runs
+	gits    *gitWatch    // nil without writable directories of the user
+	seen    atomic.Int64 // appearances that were looked at
+	lateMu  sync.Mutex
+	partial map[string]bool // guarded by lateMu: see setPartial
 
 	guestRoot *os.File // with imports: the workspace in the guest's mount
 	mountNS   *os.File // with imports: the guest's mount namespace
@@ -124,12 +132,15 @@ type guestConn struct {
 
 func newGuestConn(c *guest.Client, u *launchSpec) *guestConn {
 	c.WhyLost, c.Salvage = newOOMCheck(*u), guest.OutputFromLogs(u.log)
-	return &guestConn{Client: c, autorun: u.autorun, owner: u.owner}
+	return &guestConn{Client: c, autorun: u.autorun, owner: u.owner, spec: u}
 }
 
 // Close closes the connection. The guest lives on.
 func (g *guestConn) Close() error {
 	err := g.Client.Close()
+	if g.gits != nil {
+		g.gits.close()
+	}
 	if g.root != nil {
 		err = errors.Join(err, g.root.Close())
 	}

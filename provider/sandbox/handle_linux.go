@@ -84,7 +84,8 @@ func (h *handle) connectGuest(ctx context.Context) (*guestConn, error) {
 	if _, err := h.thawUnused(ctx, supervise.ReadRecord(h.att.Dir)); err != nil {
 		return nil, err
 	}
-	g, err := h.adoptOrStart(ctx, want)
+	gits := newGitWatch(want.writableDirs())
+	g, err := h.adoptOrStart(ctx, want, gits)
 	if err != nil {
 		return nil, err
 	}
@@ -95,12 +96,20 @@ func (h *handle) connectGuest(ctx context.Context) (*guestConn, error) {
 		g.Relay(func(ctx context.Context) (net.Conn, error) { return h.p.proxies().Dial(ctx, h.id) })
 	}
 	h.watchFreeze(g)
+	if g.gits != nil {
+		go h.guardRepos(g)
+	}
 	return g, nil
 }
 
 // adoptOrStart adopts the guest, or starts it, and mounts the imports in it. It requires
 // the guest lock.
-func (h *handle) adoptOrStart(ctx context.Context, want *launchSpec) (g *guestConn, err error) {
+func (h *handle) adoptOrStart(ctx context.Context, want *launchSpec, gits *gitWatch) (g *guestConn, err error) {
+	defer func() {
+		if g == nil && gits != nil {
+			gits.close()
+		}
+	}()
 	if !want.throwaway {
 		if g, err = h.p.adoptGuest(ctx, h.att.Dir, want); err != nil {
 			return nil, fmt.Errorf("sandbox: %w", err)
@@ -114,6 +123,7 @@ func (h *handle) adoptOrStart(ctx context.Context, want *launchSpec) (g *guestCo
 		h.autorun.setFound(g.autorun, want.throwaway)
 		h.reportHidden(g.autorun)
 	}
+	g.gits = gits
 	if err := h.openRootfs(g, want); err != nil {
 		return nil, errors.Join(fmt.Errorf("sandbox: open the files: %w: %w", fault.Failed, err), g.Close())
 	}

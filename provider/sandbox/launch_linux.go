@@ -163,7 +163,10 @@ func (p *Provider) launchNamespaces(l *launch, u launchSpec) error {
 	if err != nil {
 		return err
 	}
-	copies := u.gitStoreMounts()
+	copies, err := u.gitStoreMounts()
+	if err != nil {
+		return err
+	}
 	if p.ids.root {
 		if err := p.cloneBinds(l, copies, "gitstore", u.level.gvisor); err != nil {
 			return err
@@ -347,6 +350,9 @@ func baseEnv(u launchSpec) map[string]string {
 	env := map[string]string{
 		"PATH": process.DefaultPath, "HOME": homeOf(u.user), "USER": u.user, "LOGNAME": u.user,
 		"SHELL": "/bin/bash", "LANG": "C.UTF-8", "TERM": "xterm-256color", "TMPDIR": "/tmp",
+	}
+	if len(u.writableDirs()) > 0 {
+		env["GIT_TEMPLATE_DIR"] = gitInside + "/" + gitTemplateDir
 	}
 	maps.Copy(env, u.cacheEnv)
 	maps.Copy(env, u.policy.Env)

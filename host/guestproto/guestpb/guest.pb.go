@@ -926,7 +926,7 @@ func (x *SessionsResponse) GetSessions() []*SessionInfo {
 
 type HoldRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Mounts        []*Mount               `protobuf:"bytes,1,rep,name=mounts,proto3" json:"mounts,omitempty"` // of kind MountSelf
+	Mounts        []*Mount               `protobuf:"bytes,1,rep,name=mounts,proto3" json:"mounts,omitempty"` // of kind MountSelf or MountBind
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

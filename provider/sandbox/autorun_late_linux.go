@@ -1,0 +1,659 @@
+package sandbox
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/croft-run/croft/host/guest/supervise"
+	"github.com/croft-run/croft/host/guestproto"
+	"github.com/croft-run/croft/host/wsdir"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// A repository can appear while the guest runs: somebody clones one, adds a worktree or
+// replaces a .git, on the host. Inotify shows this process each new entry named .git. Before
+// a command, before a call of module FS, and while commands run, a .git that no mount covers
+// gets its private copy, which the guest mounts; with {"git": "shared"} its configuration and
+// hooks become read-only. Levels whose guest can't mount start it again before the next
+// command, or refuse that.
+//
+// A repository that git makes inside is the workload's own: it has a file from the template
+// that git uses inside (see gitTemplateDir), or its .git is a file that names no directory of
+// the host. It stays as it is, so that the workload can use and remove it. A workload
+// that is fast enough can put that file into a repository of the host before the mount is
+// made. So what Git runs in a repository that appeared later is always compared by the scans,
+// see autorunScan.addGit.
+
+const (
+	gitTemplateDir = "template"        // below gitName: what git init and git clone copy inside
+	ownGitFile     = "croft-workspace" // file of the template
+
+	maxWatched   = 20_000 // directories; beyond, each look is a walk
+	lateInterval = 250 * time.Millisecond
+)
+
+// A gitWatch knows the entries named .git in directories of the user.
+type gitWatch struct {
+	tops     []shownDir
+	appeared chan struct{} // has an element after a .git appeared
+	done     chan struct{} // closed by close
+	closing  sync.Once
+
+	mu     sync.Mutex
+	file   *os.File // inotify; nil if not all directories can be watched: then each look walks
+	dirs   map[int32]lateGit
+	found  map[lateGit]bool // whether it was seen to be the host's: the workload can't claim it later
+	count  int              // how often an entry appeared
+	walked bool
+}
+
+// A shownDir is a directory of the user that the workload can write.
+type shownDir struct{ inside, real string }
+
+// A lateGit is an entry of a directory of the user.
+type lateGit struct {
+	top int
+	rel string
+}
+
+func (w *gitWatch) inside(e lateGit) string { return filepath.Join(w.tops[e.top].inside, e.rel) }
+func (w *gitWatch) host(e lateGit) string   { return filepath.Join(w.tops[e.top].real, e.rel) }
+
+// writableDirs lists the directories of the user that the workload can write.
+func (u *launchSpec) writableDirs() []shownDir {
+	var list []shownDir
+	add := func(inside string) {
+		if real, err := filepath.EvalSymlinks(inside); err == nil {
+			list = append(list, shownDir{inside, real})
+		}
+	}
+	if u.policy.ReadOnly || u.level.noMounts {
+		return nil
+	}
+	if u.hostDir {
+		add(u.guestDir)
+	}
+	for _, b := range u.binds {
+		if !b.ReadOnly && !b.Empty && !b.isMissing() {
+			add(b.Dir)
+		}
+	}
+	return list
+}
+
+// newGitWatch starts to watch the directories. It returns nil if there are none.
+func newGitWatch(tops []shownDir) *gitWatch {
+	if len(tops) == 0 {
+		return nil
+	}
+	w := &gitWatch{tops: tops, dirs: map[int32]lateGit{}, found: map[lateGit]bool{}, appeared: make(chan struct{}, 1), done: make(chan struct{})}
+	if fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK); err == nil {
+		w.file = os.NewFile(uintptr(fd), "inotify")
+	}
+	go w.run()
+	return w
+}
+
+// run reads events until the watch is closed.
+func (w *gitWatch) run() {
+	w.look()
+	w.mu.Lock()
+	file := w.file
+	w.mu.Unlock()
+	if file != nil {
+		if conn, err := file.SyscallConn(); err == nil {
+			conn.Read(func(fd uintptr) bool { //nolint:errcheck // the file was closed
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				w.drain(int(fd))
+				return w.file == nil
+			})
+		}
+	}
+	for {
+		start := time.Now()
+		w.look()
+		select {
+		case <-w.done:
+			return
+		case <-time.After(max(lateInterval, 20*time.Since(start))): // a twentieth of the time
+		}
+	}
+}
+
+func (w *gitWatch) close() {
+	w.closing.Do(func() { close(w.done) })
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stopInotify()
+}
+
+// stopInotify makes each later look a walk. w is locked. Close waits for the users of the
+// descriptor, of which the caller may be one.
+func (w *gitWatch) stopInotify() {
+	if w.file != nil {
+		go w.file.Close()
+		w.file = nil
+	}
+}
+
+// look lists all entries named .git that exist now, or that existed a moment ago.
+func (w *gitWatch) look() []lateGit {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.walked || !w.update() {
+		w.walkAll()
+	}
+	return slices.SortedFunc(maps.Keys(w.found), func(a, b lateGit) int {
+		return cmp.Or(cmp.Compare(strings.Count(a.rel, "/"), strings.Count(b.rel, "/")), cmp.Compare(a.rel, b.rel), cmp.Compare(a.top, b.top))
+	})
+}
+
+// update handles the events that there are. It returns false if there is no inotify. w is
+// locked.
+func (w *gitWatch) update() bool {
+	if w.file == nil {
+		return false
+	}
+	conn, err := w.file.SyscallConn()
+	if err == nil {
+		err = conn.Control(func(fd uintptr) { w.drain(int(fd)) })
+	}
+	return err == nil && w.file != nil
+}
+
+// appearances counts how often an entry has appeared, as far as that is known without a walk.
+func (w *gitWatch) appearances() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.update()
+	return w.count
+}
+
+// forget removes an entry that does not exist any more.
+func (w *gitWatch) forget(e lateGit) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.found, e)
+}
+
+// isHosts reports whether an entry was seen to be the host's.
+func (w *gitWatch) isHosts(e lateGit) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.found[e]
+}
+
+// setHosts records that an entry is the host's.
+func (w *gitWatch) setHosts(e lateGit) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, ok := w.found[e]; ok {
+		w.found[e] = true
+	}
+}
+
+// walkAll finds the entries in all directories, and watches these. w is locked.
+func (w *gitWatch) walkAll() {
+	w.walked = true
+	known := maps.Clone(w.found)
+	defer func() {
+		for e := range w.found {
+			w.found[e] = known[e]
+		}
+	}()
+	seen := 0
+	for i := range w.tops {
+		w.walkBelow(lateGit{top: i}, &seen)
+	}
+}
+
+// walkBelow is walkAll for a directory and all below it.
+func (w *gitWatch) walkBelow(e lateGit, seen *int) {
+	top, err := unix.Open(w.tops[e.top].real, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	defer unix.Close(top) //nolint:errcheck // a directory
+	fd, err := unix.Openat2(top, cmp.Or(e.rel, "."), &unix.OpenHow{
+		Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
+	})
+	if err == nil {
+		w.walk(fd, e, strings.Count(e.rel, "/"), seen)
+	}
+}
+
+// walk closes fd.
+func (w *gitWatch) walk(fd int, at lateGit, depth int, seen *int) {
+	dir := os.NewFile(uintptr(fd), at.rel)
+	defer dir.Close()
+	w.watchDir(fd, at) // before it is read: what appears afterwards is an event
+	entries, err := dir.ReadDir(-1)
+	if *seen += len(entries); err != nil || *seen > maxScanned || depth > maxDepth {
+		return // the scan for autorun files gives the reason
+	}
+	for _, e := range entries {
+		to := lateGit{at.top, path.Join(at.rel, e.Name())}
+		if e.Name() == ".git" {
+			w.add(to)
+		} else if e.IsDir() {
+			if sub, err := openDirAt(fd, e.Name()); err == nil {
+				w.walk(sub, to, depth+1, seen)
+			}
+		}
+	}
+}
+
+func (w *gitWatch) watchDir(fd int, at lateGit) {
+	if w.file == nil {
+		return
+	}
+	conn, err := w.file.SyscallConn()
+	if err == nil {
+		cerr := conn.Control(func(in uintptr) {
+			var wd int
+			if wd, err = unix.InotifyAddWatch(int(in), fmt.Sprintf("/proc/self/fd/%d", fd), unix.IN_CREATE|unix.IN_MOVED_TO|unix.IN_ONLYDIR); err == nil {
+				w.dirs[int32(wd)] = at
+			}
+		})
+		err = errors.Join(err, cerr)
+	}
+	if err != nil && !errors.Is(err, unix.ENOENT) || len(w.dirs) > maxWatched {
+		w.stopInotify()
+	}
+}
+
+// add adds an entry. w is locked.
+func (w *gitWatch) add(e lateGit) {
+	w.found[e] = false
+	w.count++
+	select {
+	case w.appeared <- struct{}{}:
+	default:
+	}
+}
+
+// drain handles all events that there are. w is locked.
+func (w *gitWatch) drain(fd int) {
+	buf := make([]byte, 64<<10)
+	for w.file != nil {
+		n, err := unix.Read(fd, buf)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil || n < unix.SizeofInotifyEvent {
+			return // EAGAIN: all were read
+		}
+		for rest := buf[:n]; len(rest) >= unix.SizeofInotifyEvent; {
+			wd, mask, size := binary.NativeEndian.Uint32(rest), binary.NativeEndian.Uint32(rest[4:]), binary.NativeEndian.Uint32(rest[12:])
+			name, _, _ := strings.Cut(string(rest[unix.SizeofInotifyEvent:][:size]), "\x00")
+			rest = rest[unix.SizeofInotifyEvent+int(size):]
+			w.handle(int32(wd), mask, name)
+		}
+	}
+}
+
+func (w *gitWatch) handle(wd int32, mask uint32, name string) {
+	at, known := w.dirs[wd]
+	to := lateGit{at.top, path.Join(at.rel, name)}
+	switch {
+	case mask&unix.IN_Q_OVERFLOW != 0:
+		w.walkAll()
+	case mask&unix.IN_IGNORED != 0:
+		delete(w.dirs, wd)
+	case !known:
+	case name == ".git":
+		w.add(to)
+	case mask&unix.IN_ISDIR != 0:
+		w.walkBelow(to, new(int))
+	}
+}
+
+// openRepos lists the repositories of the host that no mount covers. pending says that there
+// are entries which may become such.
+func (g *guestConn) openRepos() (open []lateGit, pending bool) {
+	if g.gits == nil || g.rootfs == nil {
+		return nil, false
+	}
+	for _, e := range g.gits.look() {
+		host, inside := g.gits.host(e), g.gits.inside(e)
+		info, err := os.Lstat(host)
+		switch {
+		case errors.Is(err, os.ErrNotExist):
+			g.gits.forget(e)
+		case err != nil, !info.IsDir() && !info.Mode().IsRegular(): // a symlink is reported
+		case g.isCovered(host, inside, info.IsDir()):
+			if g.spec.level.mountsLate() && g.isPartial(host) {
+				pending = true
+				if isWholeGit(host) {
+					open = append(open, e)
+				}
+			}
+		case !isGit(host, info.IsDir()):
+			pending = true
+		case g.gits.isHosts(e) || !isOwnGit(host, info.IsDir()):
+			g.gits.setHosts(e)
+			open = append(open, e)
+		}
+	}
+	return open, pending
+}
+
+// exists reports whether there is an entry, also a symlink that leads nowhere.
+func exists(name string) bool {
+	_, err := os.Lstat(name)
+	return err == nil
+}
+
+// mountsLate reports whether the guest can mount while the workload runs.
+func (l *level) mountsLate() bool { return l.name == driver.IsolationNamespaces }
+
+// isGit reports whether Git takes a .git for one. git init makes objects last.
+func isGit(host string, dir bool) bool {
+	if !dir {
+		return strings.HasPrefix(string(readConfig(host)), "gitdir:")
+	}
+	return exists(filepath.Join(host, "HEAD")) && exists(filepath.Join(host, "objects")) && exists(filepath.Join(host, "refs"))
+}
+
+// isOwnGit reports whether git made a .git inside.
+func isOwnGit(host string, dir bool) bool {
+	if dir {
+		return exists(filepath.Join(host, ownGitFile))
+	}
+	content := strings.TrimSpace(strings.TrimPrefix(string(readConfig(host)), "gitdir:"))
+	to := configPath(filepath.Dir(host), content)
+	return !exists(to) || exists(filepath.Join(to, ownGitFile))
+}
+
+// isWholeGit reports whether a Git directory has a commit, and nothing is being written.
+func isWholeGit(host string) bool {
+	refs, _ := filepath.Glob(filepath.Join(host, "refs/heads/*")) // a fixed pattern
+	entries, err := os.ReadDir(host)
+	if err != nil || len(refs) == 0 && !exists(filepath.Join(host, "packed-refs")) {
+		return false
+	}
+	packs, _ := os.ReadDir(filepath.Join(host, "objects/pack"))
+	return !slices.ContainsFunc(append(entries, packs...), func(e os.DirEntry) bool { return isGitTemp(e.Name()) })
+}
+
+// isCovered reports whether mounts protect a .git.
+func (g *guestConn) isCovered(host, inside string, dir bool) bool {
+	names := []string{""}
+	if dir && g.spec.gitShared {
+		names = sharedRunFiles(host, "", 0)
+	}
+	for _, name := range names {
+		if mounted, err := g.isMount(filepath.Join(inside, name)); err == nil && !mounted {
+			return false
+		}
+	}
+	return true
+}
+
+// sharedRunFiles lists the paths, below a Git directory that is not copied, that are read-only
+// if they exist: also in its worktrees and in the repositories of its submodules.
+func sharedRunFiles(host, sub string, depth int) []string {
+	var names []string
+	for _, name := range []string{"config", "config.worktree", "commondir", "hooks", "info/attributes"} {
+		names = append(names, path.Join(sub, name))
+	}
+	trees, _ := os.ReadDir(filepath.Join(host, sub, "worktrees"))
+	for _, tree := range trees {
+		for _, name := range []string{"commondir", "gitdir", "config.worktree"} {
+			names = append(names, path.Join(sub, "worktrees", tree.Name(), name))
+		}
+	}
+	modules := path.Join(sub, "modules")
+	if depth > maxDepth {
+		return names
+	}
+	filepath.WalkDir(filepath.Join(host, modules), func(name string, e os.DirEntry, err error) error { //nolint:errcheck // it returns none
+		switch rel, rerr := filepath.Rel(host, name); {
+		case err != nil || rerr != nil || !e.IsDir() || exists(filepath.Join(name, ownGitFile)):
+		case exists(filepath.Join(name, "HEAD")):
+			names = append(names, sharedRunFiles(host, rel, depth+1)...)
+			return filepath.SkipDir
+		}
+		return nil
+	})
+	return names
+}
+
+// isMount reports whether a path inside is a mount point, or a symlink. An error says that
+// nothing is there.
+func (g *guestConn) isMount(target string) (bool, error) {
+	fd, err := unix.Openat2(int(g.rootfs.Fd()), strings.TrimPrefix(target, "/"), &unix.OpenHow{
+		Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
+	})
+	if err != nil {
+		return false, err
+	}
+	defer unix.Close(fd) //nolint:errcheck // it was only looked at
+	var st unix.Statx_t
+	err = unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_TYPE, &st)
+	return st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0 || st.Mode&unix.S_IFMT == unix.S_IFLNK, err
+}
+
+func (g *guestConn) isPartial(host string) bool {
+	g.lateMu.Lock()
+	defer g.lateMu.Unlock()
+	return g.partial[host]
+}
+
+// setPartial records which copies were made while something wrote to the .git.
+func (g *guestConn) setPartial(copies []gitCopy) {
+	g.lateMu.Lock()
+	defer g.lateMu.Unlock()
+	g.partial = map[string]bool{}
+	for _, c := range copies {
+		if c.Partial {
+			g.partial[c.Path] = true
+		}
+	}
+}
+
+// protectRepos protects repositories that no mount covers. It returns those that are left,
+// because the guest can't mount.
+func (h *handle) protectRepos(ctx context.Context, g *guestConn) ([]string, error) {
+	open, _ := g.openRepos()
+	if len(open) == 0 {
+		return nil, nil
+	}
+	lock, err := supervise.Lock(ctx, h.att.Dir.Path)
+	if err != nil {
+		return nil, fmt.Errorf("sandbox: lock the guest: %w", err)
+	}
+	defer lock.Close() //nolint:errcheck // the lock ends with the descriptor
+	mounts, err := h.lateMounts(ctx, g, open)
+	if err != nil {
+		return nil, fmt.Errorf("sandbox: protect repositories: %w", err)
+	}
+	mounts = slices.DeleteFunc(mounts, func(m guestproto.Mount) bool {
+		mounted, err := g.isMount(m.Target)
+		return err == nil && mounted && m.Kind == guestproto.MountSelf
+	})
+	g.Hold(ctx, mounts) //nolint:errcheck // the next line looks
+	open, _ = g.openRepos()
+	var left []string
+	for _, e := range open {
+		left = append(left, g.gits.inside(e))
+	}
+	return left, nil
+}
+
+// lateMounts makes the private copies of repositories, and returns the mounts of these. It
+// requires the guest lock.
+func (h *handle) lateMounts(ctx context.Context, g *guestConn, open []lateGit) ([]guestproto.Mount, error) {
+	m, err := h.att.Dir.Read()
+	if err != nil {
+		return nil, err
+	}
+	u := *g.spec
+	if u.git, err = gitCopiesSection.Get(m); err != nil {
+		return nil, err
+	}
+	if u.git == nil {
+		u.git = new([]gitCopy)
+	}
+	before := slices.Clone(*u.git)
+	var mounts []guestproto.Mount
+	var errs []error
+	for i, top := range g.gits.tops {
+		var names []string
+		for _, e := range open {
+			if e.top == i {
+				names = append(names, e.rel)
+			}
+		}
+		if len(names) > 0 {
+			list, err := h.lateMountsIn(&u, top, names)
+			mounts, errs = append(mounts, list...), append(errs, err)
+		}
+	}
+	if !slices.EqualFunc(before, *u.git, func(a, b gitCopy) bool { return a.ID == b.ID }) {
+		_, err := h.att.Dir.Update(ctx, false, func(m *wsdir.State) error { return gitCopiesSection.Set(m, u.git) })
+		errs = append(errs, err)
+	}
+	g.setPartial(*u.git)
+	return mounts, errors.Join(errs...)
+}
+
+// lateMountsIn is lateMounts for one directory of the user.
+func (h *handle) lateMountsIn(u *launchSpec, top shownDir, names []string) ([]guestproto.Mount, error) {
+	d, err := h.p.openHostDir(top.inside)
+	if err != nil {
+		return nil, err
+	}
+	defer d.file.Close()
+	p := &autorunProtection{
+		launch: new(launch), spec: u, scan: &autorunScan{stamps: map[string]string{}, real: d.real}, self: d.procPath(), real: d.real,
+		inside: top.inside, mounts: map[string]guestproto.Mount{}, linked: map[inode]bool{}, late: true,
+	}
+	if p.root, err = os.OpenRoot(d.procPath()); err != nil {
+		return nil, err
+	}
+	defer p.root.Close() //nolint:errcheck // closing a directory can lose nothing
+	for _, name := range names {
+		info, err := p.root.Lstat(name)
+		switch {
+		case err != nil: // gone
+		case info.IsDir() && u.gitShared:
+			for _, file := range sharedRunFiles(filepath.Join(d.real, name), "", 0) {
+				p.addExisting(path.Join(name, file))
+			}
+		default:
+			if err := p.addGit(gitEntry{name, info.Mode().Type()}); err != nil && !errors.Is(err, os.ErrNotExist) {
+				return nil, err
+			}
+		}
+	}
+	if err := p.addLinked(); err != nil {
+		return nil, err
+	}
+	// The directories above stay without a mount: a process whose working directory is
+	// one of these would not see later mounts in it. Inner mounts come first, for the same
+	// reason.
+	mounts := slices.DeleteFunc(p.mountList(), func(m guestproto.Mount) bool { return m.Kind == guestproto.MountSelf && !m.ReadOnly })
+	slices.Reverse(mounts)
+	for i, m := range mounts {
+		if rest, ok := strings.CutPrefix(m.Source, u.gitDir); ok && m.Kind == guestproto.MountBind {
+			mounts[i].Source = gitInside + rest
+		}
+	}
+	return mounts, nil
+}
+
+// guardRepos protects repositories that appear while commands run, and reports them, until
+// the connection ends.
+func (h *handle) guardRepos(g *guestConn) {
+	const retries = 3
+	var again <-chan time.Time
+	var reported []lateGit
+	for wait, failed := time.Duration(0), 0; ; {
+		select {
+		case <-h.p.ctx.Done():
+			return
+		case <-g.Gone():
+			return
+		case <-g.gits.done:
+			return
+		case <-g.gits.appeared:
+			wait = 2 * time.Millisecond
+		case <-again:
+			wait = min(2*wait, lateInterval)
+		}
+		open, pending := g.openRepos()
+		if again = nil; pending || len(open) > 0 && failed < retries && g.spec.level.mountsLate() {
+			again = time.After(wait)
+		}
+		if len(open) == 0 {
+			continue
+		}
+		if failed < retries && g.spec.level.mountsLate() {
+			left, err := h.protectFrozen(g)
+			if failed++; err == nil && len(left) == 0 {
+				failed = 0
+			}
+			if err != nil {
+				h.p.log.Warn("sandbox: repositories that appeared can't be protected while the workload runs", "workspace", h.id, "error", err)
+			}
+		}
+		if !slices.Equal(open, reported) {
+			reported = open
+			h.reportNow()
+		}
+	}
+}
+
+// protectFrozen is protectRepos while the workload is frozen, where it can be.
+func (h *handle) protectFrozen(g *guestConn) ([]string, error) {
+	ctx, cancel := context.WithTimeout(h.p.ctx, time.Minute)
+	defer cancel()
+	if _, done, err := h.acquireFreeze(ctx); err == nil && done != nil {
+		defer done()
+	}
+	return h.protectRepos(ctx, g)
+}
+
+// reportNow scans, and keeps what was found for the next result. It does not put off the scan
+// after the command, and takes at most a tenth of the time itself.
+func (h *handle) reportNow() {
+	h.autorun.mu.Lock()
+	start, next, due := time.Now(), h.autorun.next, h.autorun.nextNow
+	h.autorun.mu.Unlock()
+	if start.Before(due) {
+		return
+	}
+	found, _ := h.autorunChanges(true)
+	h.autorun.mu.Lock()
+	defer h.autorun.mu.Unlock()
+	h.autorun.queued = append(h.autorun.queued, found...)
+	h.autorun.next, h.autorun.nextNow = next, time.Now().Add(scanPause*time.Since(start))
+}
+
+// loadPartial reads which copies are partial.
+func (g *guestConn) loadPartial(h *handle) error {
+	m, err := h.att.Dir.Read()
+	if err != nil {
+		return err
+	}
+	list, err := gitCopiesSection.Get(m)
+	if err == nil && list != nil {
+		g.setPartial(*list)
+	}
+	return err
+}

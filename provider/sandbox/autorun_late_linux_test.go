@@ -1,0 +1,241 @@
+package sandbox
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/croft-run/croft/internal/testenv"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// makeLate makes repositories in dir on the host, in each way that is usual: a clone, a
+// worktree, a submodule, an empty one.
+func makeLate(t *testing.T, dir, from string) []string {
+	t.Helper()
+	git(t, dir, "clone", "-q", from, "vend")
+	git(t, dir, "worktree", "add", "-q", "-b", "side", "wt")
+	git(t, dir, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", from, "mods/lib")
+	git(t, dir, "init", "-q", "deep/er/new")
+	var list []string
+	for _, name := range []string{"vend", "wt", "mods/lib", "deep/er/new"} {
+		list = append(list, filepath.Join(dir, name))
+	}
+	return list
+}
+
+// plantLate is what a workload writes to each repository that it finds.
+const plantLate = `for d in vend wt mods/lib deep/er/new .; do
+for h in pre-commit post-index-change; do (mkdir -p $d/.git/hooks; cp $evil $d/.git/hooks/$h) 2>/dev/null; done
+git -C $d config core.fsmonitor $evil 2>/dev/null; (printf '[core]\n\tfsmonitor = %s\n' $evil >> $d/.git/config) 2>/dev/null
+(echo "gitdir: $PWD/fake" > $d/.git) 2>/dev/null; (cd $d && printf '[core]\n\tfsmonitor = %s\n' $evil >> .git/config) 2>/dev/null
+done; true
+`
+
+// handleOf returns the handle of a workspace, through a session.
+func handleOf(t *testing.T, ws *driver.Workspace) *handle {
+	t.Helper()
+	s, err := ws.Shell.Start(t.Context(), driver.Command{Argv: []string{"true"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return s.Process.(autorunProcess).h
+}
+
+// mountsLate reports whether the guest of the tests can mount while it runs.
+func mountsLate() bool { return here(driver.IsolationNamespaces) }
+
+// TestGitAttackLateRepository: the host makes repositories after the start of the guest. The
+// next command can't plant anything in them, and a call of module FS can't either.
+func TestGitAttackLateRepository(t *testing.T) {
+	bothGits(t, func(t *testing.T, mode string) {
+		reportGitAttack(t, "git-late-repository-"+mode, testenv.Prevented)
+		dir, from := t.TempDir(), t.TempDir()
+		repository(t, from)
+		repository(t, dir)
+		evil, mark := trap(t, dir)
+		_, ws, _ := inPlace(t, dir, mode)
+		output(t, ws, "true")
+		late := makeLate(t, dir, from)
+		for _, name := range []string{"vend/.git/hooks/pre-commit", "wt/.git"} {
+			write(ws, t, name, "#!/bin/sh\n"+evil+"\n") //nolint:errcheck // what matters is what it writes
+			ws.FS.Chmod(t.Context(), name, 0o755)       //nolint:errcheck // as above
+		}
+		script(t, ws, "evil="+evil+"\n"+plantLate)
+		if mode == GitPrivate {
+			if got := output(t, ws, "git -C vend log --format=%s"); got != "first" {
+				t.Errorf("inside, the log of the clone is %q", got)
+			}
+		}
+		runsNothing(t, mark, append(late, dir)...)
+	})
+}
+
+// TestGitAttackRepositoryDuringACommand: the host makes repositories while a command runs,
+// which plants as soon as it can. What is planted before the guest has made its mounts is
+// reported; later nothing can be planted.
+func TestGitAttackRepositoryDuringACommand(t *testing.T) {
+	bothGits(t, func(t *testing.T, mode string) {
+		verdict := testenv.Prevented
+		if !mountsLate() {
+			verdict = testenv.Reported
+		}
+		reportGitAttack(t, "git-repository-during-a-command-"+mode, verdict)
+		dir, from := t.TempDir(), t.TempDir()
+		repository(t, from)
+		repository(t, dir)
+		evil, mark := trap(t, dir)
+		_, ws, told := inPlace(t, dir, mode)
+		h := handleOf(t, ws)
+		s, err := ws.Shell.Start(t.Context(), driver.Command{Script: "evil=" + evil + "\nuntil [ -e go ]; do sleep 0.02; done\n" + plantLate + "touch planted; sleep 1000"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		late := makeLate(t, dir, from)
+		if mountsLate() {
+			g, err := h.att.Guest(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "all repositories are protected", func() bool { open, _ := g.openRepos(); return len(open) == 0 })
+		}
+		put(t, filepath.Join(dir, "go"), "")
+		eventually(t, "the command has planted", func() bool { _, err := os.Stat(filepath.Join(dir, "planted")); return err == nil })
+		if err := s.Kill(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		h.autorunChanges(true)
+		for _, repo := range late {
+			if want := filepath.Join(repo, ".git"); !slices.Contains(told.paths(), want) {
+				t.Errorf("%s is not reported: %q", want, told.paths())
+			}
+		}
+		if mountsLate() {
+			runsNothing(t, mark, append(late, dir)...)
+		}
+	})
+}
+
+// TestGitAttackReplacedDuringACommand: the host replaces .git while a command runs.
+func TestGitAttackReplacedDuringACommand(t *testing.T) {
+	if !mountsLate() {
+		t.Skip("skipped: Traits: this guest makes no mounts while it runs")
+	}
+	reportGitAttack(t, "git-replaced-during-a-command", testenv.Prevented)
+	dir := t.TempDir()
+	repository(t, dir)
+	evil, mark := trap(t, dir)
+	_, ws, told := inPlace(t, dir, "")
+	h := handleOf(t, ws)
+	s, err := ws.Shell.Start(t.Context(), driver.Command{Script: "evil=" + evil + "\nuntil [ -e go ]; do sleep 0.02; done\n" + plantLate + "touch planted; sleep 1000"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := h.att.Guest(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(filepath.Join(dir, ".git")); err != nil {
+		t.Fatal(err)
+	}
+	git(t, dir, "init", "-q")
+	eventually(t, ".git is protected again", func() bool { open, _ := g.openRepos(); return len(open) == 0 && len(g.lostMounts()) == 0 })
+	put(t, filepath.Join(dir, "go"), "")
+	eventually(t, "the command has planted", func() bool { _, err := os.Stat(filepath.Join(dir, "planted")); return err == nil })
+	if err := s.Kill(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	h.autorunChanges(true)
+	if want := filepath.Join(dir, ".git"); !slices.Contains(told.paths(), want) {
+		t.Errorf("%s is not reported: %q", want, told.paths())
+	}
+	if got := output(t, ws, "git log --format=%s"); got != "first" {
+		t.Errorf("inside, the log is %q", got)
+	}
+	runsNothing(t, mark, dir)
+}
+
+// TestOwnRepository: a repository that git makes inside is reported, and what is planted there
+// by a later command, too. The workload can use it and remove it.
+func TestOwnRepository(t *testing.T) {
+	bothGits(t, func(t *testing.T, mode string) {
+		dir := t.TempDir()
+		repository(t, dir)
+		_, ws, _ := inPlace(t, dir, mode)
+		output(t, ws, "true")
+		scanAgain(t, ws)
+		res := script(t, ws, gitUser+"git init -q lib; cd lib; git commit -q --allow-empty -m inside")
+		if want := []string{filepath.Join(dir, "lib/.git")}; !slices.Equal(res.AutorunChanges, want) {
+			t.Errorf("reported: %q, want %q (%s)", res.AutorunChanges, want, res.Stderr)
+		}
+		scanAgain(t, ws)
+		res = script(t, ws, gitUser+"cd lib; git commit -q --allow-empty -m again; printf x > .git/hooks/post-index-change")
+		if want := filepath.Join(dir, "lib/.git/hooks"); !slices.Contains(res.AutorunChanges, want) {
+			t.Errorf("reported: %q, want %s (%s)", res.AutorunChanges, want, res.Stderr)
+		}
+		if got := git(t, filepath.Join(dir, "lib"), "log", "--format=%s"); got != "again\ninside" {
+			t.Errorf("on the host, the log is %q", got)
+		}
+		output(t, ws, "rm -rf lib")
+	})
+}
+
+// TestLateCloneIsCopiedWhenWhole: a repository that appears without a commit has one inside
+// after the host has made it.
+func TestLateCloneIsCopiedWhenWhole(t *testing.T) {
+	if !mountsLate() {
+		t.Skip("skipped: Traits: this guest makes no mounts while it runs")
+	}
+	dir := t.TempDir()
+	repository(t, dir)
+	_, ws, _ := inPlace(t, dir, "")
+	output(t, ws, "true")
+	late := filepath.Join(dir, "late")
+	git(t, dir, "init", "-q", "late")
+	if res := script(t, ws, "git -C late log"); res.ExitCode == 0 {
+		t.Errorf("a log without a commit: %s", res.Stdout)
+	}
+	repository(t, late)
+	if got := output(t, ws, "git -C late log --format=%s"); got != "first" {
+		t.Errorf("inside, the log is %q", got)
+	}
+}
+
+// TestGitWatchWithoutInotify: without watches each look is a walk.
+func TestGitWatchWithoutInotify(t *testing.T) {
+	dir := t.TempDir()
+	put(t, filepath.Join(dir, "a/b/x"), "x")
+	w := newGitWatch([]shownDir{{dir, dir}})
+	t.Cleanup(w.close)
+	names := func() string {
+		var list []string
+		for _, e := range w.look() {
+			list = append(list, strings.TrimPrefix(w.inside(e), dir+"/"))
+		}
+		return strings.Join(list, " ")
+	}
+	put(t, filepath.Join(dir, "a/b/.git/HEAD"), "x")
+	put(t, filepath.Join(dir, "c/d/.git/HEAD"), "x")
+	if got := names(); got != "a/b/.git c/d/.git" {
+		t.Errorf("by inotify: %q", got)
+	}
+	if err := os.Rename(filepath.Join(dir, "c"), filepath.Join(dir, "e")); err != nil {
+		t.Fatal(err)
+	}
+	put(t, filepath.Join(dir, "e/f/.git"), "gitdir: x")
+	if got := names(); !strings.Contains(got, "e/d/.git") || !strings.Contains(got, "e/f/.git") {
+		t.Errorf("after a rename: %q", got)
+	}
+	w.mu.Lock()
+	w.stopInotify()
+	w.mu.Unlock()
+	put(t, filepath.Join(dir, ".git"), "gitdir: x")
+	if got := names(); !strings.HasPrefix(got, ".git ") {
+		t.Errorf("by a walk: %q", got)
+	}
+}
