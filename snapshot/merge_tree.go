@@ -397,9 +397,10 @@ func (m *merger) mergeMode(name string, b, o, t *Node) {
 	m.addConflict(name, ConflictMode, "mode %04o in %s, %04o in %s", o.Mode, m.opts.Ours, t.Mode, m.opts.Theirs)
 }
 
-// readText returns a file's text; nil if it is binary or too large.
+// readText returns a file's text; nil if it is binary, too large, or a part of a repository,
+// which a merge by lines would damage.
 func (m *merger) readText(ctx context.Context, t Tree, name string, n *Node) ([]byte, error) {
-	if n.Size > m.opts.MaxText {
+	if n.Size > m.opts.MaxText || autorun.RepositoryIn(name) != "" {
 		return nil, nil
 	}
 	data, err := readFile(ctx, t, name, m.opts.MaxText)

@@ -110,7 +110,11 @@ func (m *merger) dropAutorun(ctx context.Context, changes []FileChange) ([]FileC
 	kept, dropped, err := m.splitAutorun(ctx, changes)
 	var names []string
 	for _, c := range dropped {
-		if !c.isDir() {
+		if repo := autorun.RepositoryIn(c.Path); repo != "" && !autorun.IsFile(c.Path) {
+			if !slices.Contains(names, repo) {
+				names = append(names, repo) // not each of its many files
+			}
+		} else if !c.isDir() {
 			names = append(names, c.Path)
 		}
 	}
@@ -122,7 +126,7 @@ func (m *merger) dropAutorun(ctx context.Context, changes []FileChange) ([]FileC
 
 // splitAutorun splits changes into those of other files and those of autorun files.
 func (m *merger) splitAutorun(ctx context.Context, changes []FileChange) (kept, dropped []FileChange, err error) {
-	targets, err := m.autorunTargets(ctx, slices.Concat(autorun.Names, autorun.TopNames), changes)
+	targets, err := m.autorunTargets(ctx, autorun.Links(), changes)
 	if err != nil {
 		return nil, nil, err
 	}

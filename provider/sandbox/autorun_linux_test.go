@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -363,30 +362,36 @@ func TestInPlaceProcess(t *testing.T) {
 	atLevel(t, driver.IsolationProcess, "^(TestWhatIsPlantedIsTold|TestSwapBetweenJudgementAndMount)$")
 }
 
-func TestSurveyAsksForWhatMayBeThere(t *testing.T) {
+// TestOtherAutorunFiles: configuration of other version control than Git can't be changed
+// where it is there, and a new one is reported, with new repositories and with settings of
+// agents further down.
+func TestOtherAutorunFiles(t *testing.T) {
 	dir := t.TempDir()
-	names := func(list ...string) *autorunScan {
-		t.Helper()
-		sub := filepath.Join(dir, strconv.Itoa(len(list))+list[0])
-		for _, name := range list {
-			put(t, filepath.Join(sub, name), "x")
-		}
-		entries, err := os.ReadDir(sub)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := new(autorunScan)
-		s.recordTopNames(entries)
-		return s
+	put(t, filepath.Join(dir, ".hg/hgrc"), "mine")
+	put(t, filepath.Join(dir, ".hg/store/x"), "x")
+	put(t, filepath.Join(dir, ".devcontainer.json"), "mine")
+	put(t, filepath.Join(dir, ".jj/repo/x"), "x")
+	_, ws, _ := inPlace(t, dir, "")
+	output(t, ws, "true")
+	scanAgain(t, ws)
+	if res := script(t, ws, "echo x > .hg/store/y; echo x > .jj/repo/y; echo x > ordinary"); len(res.AutorunChanges) > 0 {
+		t.Errorf("ordinary work is reported: %q", res.AutorunChanges)
 	}
-	for path, s := range map[string]*autorunScan{
-		".claude/settings.json": names(".CLAUDE", "a"), "opencode.json": names("OpenCode.json"), ".mcp.json": names(".mcp.jſon", "b"), ".cursor/mcp.json": new(autorunScan),
-	} {
-		if !s.mayHaveTop(path) {
-			t.Errorf("%s is not looked for, with %v", path, s.topNames)
-		}
+	scanAgain(t, ws)
+	res := script(t, ws, `for f in .hg/hgrc .devcontainer.json; do (echo evil > $f) 2>/dev/null; rm -f $f; (echo evil > $f) 2>/dev/null; done
+echo evil > .jj/repo/config.toml; mkdir -p sub/.hg pkg/.claude a/.helix node_modules/x/.hg; echo evil > sub/.hg/hgrc; echo evil > pkg/.claude/settings.json; ln -s ../../x b.hg; ln -s x .sl; : > _FOSSIL_
+echo evil > a/.helix/languages.toml; echo evil > .config; rm .config; mkdir -p .config/mise/conf.d; echo evil > .config/mise/conf.d/x.toml; mkdir -p .claude/agents; echo x > .claude/agents/x.md`)
+	want := []string{".claude/agents", ".config/mise/conf.d/x.toml", ".jj/repo/config.toml", ".sl", "_FOSSIL_", "a/.helix/languages.toml", "node_modules/x/.hg", "pkg/.claude/settings.json", "sub/.hg", "sub/.hg/hgrc"}
+	for i, name := range want {
+		want[i] = filepath.Join(dir, name)
 	}
-	if s := names("a", "b", "c"); s.mayHaveTop(".mcp.json") {
-		t.Error(".mcp.json is looked for where it can't be")
+	slices.Sort(res.AutorunChanges)
+	if diff := cmp.Diff(want, res.AutorunChanges); diff != "" {
+		t.Errorf("reported (-want +got):\n%s", diff)
+	}
+	for _, name := range []string{".hg/hgrc", ".devcontainer.json"} {
+		if data, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(data) != "mine" {
+			t.Errorf("%s has %q, %v", name, data, err)
+		}
 	}
 }

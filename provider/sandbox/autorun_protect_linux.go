@@ -163,7 +163,7 @@ func (p *autorunProtection) collect() error {
 	}
 	for _, name := range p.scan.files {
 		// Further down they stay writable: packages bring their own.
-		if path.Dir(name) == "." || slices.Contains(autorun.TopNames, name) {
+		if autorun.ReadOnly(name) {
 			p.addExisting(name)
 			if to := resolveInside(p.self, p.real, name); to != "" && to != name {
 				p.addExisting(to)

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 
@@ -39,7 +38,6 @@ type autorunScan struct {
 	unreadable []string          // directories that this user may not read
 	failures   []error           // what was not scanned, and why
 	stamps     map[string]string // of each autorun file, by name: changes with its content
-	topNames   map[string]bool   // names at the top in lower case; nil if unknown
 	visited    int
 	fifos      int               // FIFOs, which have stamps, too
 	onlyFIFOs  bool              // the directory is read-only
@@ -80,9 +78,6 @@ func (s *autorunScan) scan(dir string, before map[string]string) error {
 			s.real, err = os.Readlink(s.procPath())
 		}
 		err = errors.Join(err, s.walkDir(fd, "", 0, false))
-		if !s.onlyFIFOs {
-			s.addTopFiles()
-		}
 		for name := range before {
 			if s.stamps[name] == "" {
 				s.addStamp(s.topFD, name, name)
@@ -106,9 +101,6 @@ func (s *autorunScan) walkDir(fd int, rel string, depth int, crowd bool) error {
 	if s.visited += len(entries); s.visited > maxScanned {
 		return fmt.Errorf("it contains more than %d files: %w: name the directory of the project", maxScanned, fault.ResourceExhausted)
 	}
-	if rel == "" {
-		s.recordTopNames(entries)
-	}
 	if !s.onlyFIFOs && isBareRepo(entries) { // what is in it is scanned all the same: anyone can make a directory with these names
 		if err := s.addRepo(fd, rel); err != nil {
 			return err
@@ -125,9 +117,8 @@ func (s *autorunScan) walkDir(fd int, rel string, depth int, crowd bool) error {
 			}
 			continue
 		}
-		if autorun.IsName(name) && !crowd && !s.onlyFIFOs {
-			s.files = append(s.files, at)
-			s.addStamp(fd, name, at)
+		if !s.onlyFIFOs {
+			s.addFiles(fd, name, at, crowd)
 		}
 		if !e.IsDir() {
 			continue
@@ -175,7 +166,7 @@ func (s *autorunScan) addGit(fd int, at string, mode os.FileMode) error {
 	}
 	var st unix.Statx_t
 	if err := unix.Statx(fd, ".git", unix.AT_SYMLINK_NOFOLLOW, unix.STATX_INO|unix.STATX_BTIME, &st); err == nil {
-		s.stamps[at] = fmt.Sprintf("directory %d %d.%09d", st.Ino, st.Btime.Sec, st.Btime.Nsec) // inode numbers are used again
+		s.stamps[at] = directoryStamp(&st)
 	}
 	sub, err := openDirAt(fd, ".git")
 	if s.addUnreadable(at, err) || err != nil {
@@ -283,36 +274,64 @@ func (s *autorunScan) addGitLinks(fd int, rel string, depth int) error {
 // gitLinkStamp is the prefix of the stamp of a symlink in a repository.
 const gitLinkStamp = "symlink in a repository: "
 
-// recordTopNames records the names at the top in lower case, because some file systems are
-// case-insensitive.
-func (s *autorunScan) recordTopNames(entries []os.DirEntry) {
-	s.topNames = map[string]bool{}
+// addFiles adds the autorun files that an entry is or contains, by their names. In a crowd
+// only repositories count.
+func (s *autorunScan) addFiles(fd int, name, at string, crowd bool) {
+	if autorun.IsRepository(name) {
+		s.addRepository(fd, name, at)
+	}
+	if crowd {
+		return
+	}
+	for _, rest := range autorun.Below(name) {
+		for _, below := range expandLast(fd, path.Join(name, rest)) {
+			found := path.Join(path.Dir(at), below)
+			if s.addStamp(fd, below, found); s.stamps[found] != "" {
+				s.files = append(s.files, found)
+			}
+		}
+	}
+}
+
+// expandLast lists the paths that a path with "*" in its last name stands for.
+func expandLast(fd int, name string) []string {
+	if !strings.Contains(name, "*") {
+		return []string{name}
+	}
+	sub, err := openDirAt(fd, path.Dir(name))
+	if err != nil {
+		return nil
+	}
+	dir := os.NewFile(uintptr(sub), name)
+	defer dir.Close()
+	entries, _ := dir.Readdirnames(maxTreeEntries)
+	var list []string
 	for _, e := range entries {
-		name := e.Name()
-		if strings.ContainsFunc(name, func(r rune) bool { return r >= utf8.RuneSelf }) {
-			s.topNames = nil // case folding beyond ASCII depends on the file system
-			return
-		}
-		s.topNames[strings.ToLower(name)] = true
-	}
-}
-
-// mayHaveTop reports whether a path from the top may exist.
-func (s *autorunScan) mayHaveTop(path string) bool {
-	first, _, _ := strings.Cut(path, "/")
-	return s.topNames == nil || s.topNames[strings.ToLower(first)]
-}
-
-// addTopFiles adds the files of autorun.TopNames.
-func (s *autorunScan) addTopFiles() {
-	for _, name := range autorun.TopNames {
-		if !s.mayHaveTop(name) {
-			continue
-		}
-		if s.addStamp(s.topFD, name, name); s.stamps[name] != "" {
-			s.files = append(s.files, name)
+		if ok, err := path.Match(path.Base(name), e); ok && err == nil {
+			list = append(list, path.Join(path.Dir(name), e))
 		}
 	}
+	return list
+}
+
+// addRepository adds a repository of another version control than Git. What it contains
+// changes with each command of that; its configuration is among autorun.Files.
+func (s *autorunScan) addRepository(fd int, name, at string) {
+	var st unix.Statx_t
+	if unix.Statx(fd, name, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_TYPE|unix.STATX_INO|unix.STATX_BTIME, &st) != nil {
+		return
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		s.addStamp(fd, name, at)
+		return
+	}
+	s.stamps[at] = directoryStamp(&st)
+}
+
+// directoryStamp tells a directory from another one at the same path; inode numbers are used
+// again.
+func directoryStamp(st *unix.Statx_t) string {
+	return fmt.Sprintf("directory %d %d.%09d", st.Ino, st.Btime.Sec, st.Btime.Nsec)
 }
 
 // addStamp records the type and the content of an entry, so that a later scan detects
