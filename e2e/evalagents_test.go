@@ -171,8 +171,8 @@ func (s seat) explain(t *testing.T, croft, name string) {
 	model := &scripted.Model{Last: "Nobody told me to."}
 	home := agentHome(t)
 	dir := filepath.Join(home, "project")
-	// An address beside the usual one of this host: programs ask it through the proxy.
-	l, err := net.Listen("tcp", "127.0.0.2:0")
+	// A gateway on the loopback interface, which only the agent's own settings name.
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +183,7 @@ func (s seat) explain(t *testing.T, croft, name string) {
 	if name == "codex" {
 		put(t, home, dir, map[string]string{"~/.codex/config.toml": "model_provider = \"scripted\"\n\n[model_providers.scripted]\nname = \"scripted\"\nbase_url = \"http://" + l.Addr().String() + "/v1\"\nwire_api = \"responses\"\n"})
 	}
-	config, err := json.Marshal(map[string]any{"runners": map[string]any{name: map[string]any{"agent": agent}}, "croft": map[string]any{"allowNet": []string{l.Addr().String()}}})
+	config, err := json.Marshal(map[string]any{"runners": map[string]any{name: map[string]any{"agent": agent}}})
 	if err != nil {
 		t.Fatal(err)
 	}

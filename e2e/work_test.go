@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bufio"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -13,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"math/big"
 	"net"
 	"net/http"
@@ -188,6 +190,73 @@ func (a workAgent) works(t *testing.T, croft, name string) {
 		t.Errorf("after the apply git status is %q", got)
 	}
 	cmdIn(t, dir, env, "croft", "work", "discard")
+}
+
+// TestWorkGateway runs real agents whose model is a gateway on the loopback interface of this
+// host, by HTTP without TLS, which only the user's settings name. It gets the key, which is
+// nowhere inside. A gateway that does not run is named before the agent tries it for minutes.
+func TestWorkGateway(t *testing.T) {
+	croft := buildCroft(t)
+	for name, words := range map[string][]string{"claude": {"-p", workPrompt}, "codex": {"exec", "--skip-git-repo-check", workPrompt}} {
+		for _, host := range []string{"127.0.0.1", "localhost"} {
+			t.Run(name+"/"+host, func(t *testing.T) { workAgents[name].worksByGateway(t, croft, name, host, words) })
+		}
+	}
+}
+
+func (a workAgent) worksByGateway(t *testing.T, croft, name, host string, words []string) {
+	bin := testenv.NeedsAgent(t, name)
+	testenv.OwnNetwork(t)
+	args := map[string]any{a.param: searchKey}
+	maps.Copy(args, a.more)
+	model := &keyModel{header: a.secret, Model: scripted.Model{Last: "All is done now.", Steps: []scripted.Step{{Tool: a.tool, Args: args}}}}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv, served := &http.Server{Handler: model}, make(chan error, 1)
+	go func() { served <- srv.Serve(l) }()
+	end := sync.OnceFunc(func() { srv.Close(); <-served })
+	t.Cleanup(end)
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	home := agentHome(t)
+	dir := filepath.Join(home, "app")
+	at := net.JoinHostPort(host, port)
+	env := append([]string{"HOME=" + home, "PATH=" + croft + ":" + filepath.Dir(bin) + ":" + os.Getenv("PATH"), "LANG=C.UTF-8",
+		"CROFT_DATA=" + filepath.Join(home, "croft"), "GIT_CONFIG_GLOBAL=/dev/null"}, a.env("http://"+at)...)
+	if a.home != nil {
+		put(t, home, dir, a.home("http://"+at))
+	}
+	put(t, home, dir, map[string]string{"answer.txt": "wrong\n"})
+	run := append([]string{"work", "--yolo", name, "--"}, words...)
+	out, results := cmdIn(t, dir, env, "croft", run...), model.Results()
+	if !strings.Contains(out, "All is done now.") || len(results) != 1 || !strings.Contains(results[0], "searched: 42") || strings.Contains(results[0], workKey) {
+		t.Errorf("%s\nresults: %q", out, results)
+	}
+	if bad := model.wrong(); bad != "" {
+		t.Errorf("a request came with %s %q, want the key", a.secret, bad)
+	}
+
+	end() // now the gateway does not run
+	cmd := exec.CommandContext(t.Context(), findIn(env, "croft"), run...)
+	cmd.Dir, cmd.Env = dir, env
+	said, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines, found := bufio.NewScanner(said), false
+	for !found && lines.Scan() {
+		found = strings.Contains(lines.Text(), "the model of "+name+" can't be reached at "+at+", which you named: connection refused; start the gateway there")
+	}
+	if !found {
+		t.Error("nothing says that the gateway does not run")
+	}
+	_ = cmd.Process.Signal(os.Interrupt)
+	_, _ = io.Copy(io.Discard, said)
+	_ = cmd.Wait() // it was interrupted
 }
 
 // continues starts the agent, which has ended, again and asks it something: the model gets

@@ -80,12 +80,19 @@ func (p *Proxy) addCredential(ctx context.Context, rs *rules, out *http.Request,
 	out.Header.Set("Accept-Encoding", "identity")
 	if name != "" {
 		c := p.lookupCredential(name)
-		if out.URL.Scheme != protoHTTPS && !c.Plain {
+		if out.URL.Scheme != protoHTTPS && !c.Plain && !p.staysOnHost(out.URL.Host) {
 			return nil, &refusal{code: fault.PermissionDenied, reason: "a credential is sent over TLS only; use https"}
 		}
 		c.applyTo(out.Header, values[name])
 	}
 	return p.scrub.get(values), nil
+}
+
+// staysOnHost reports whether requests to a host are sent over the loopback interface of this
+// host, where they can't be read on the network.
+func (p *Proxy) staysOnHost(host string) bool {
+	t, err := splitTarget(host, 80)
+	return err == nil && t.isLoopback() && !p.up.reaches(t)
 }
 
 // secretValue returns a secret that can be sent and scrubbed. Its refusals do not reveal which

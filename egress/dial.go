@@ -79,6 +79,9 @@ func (p *Proxy) allowsLocked(f *flow) bool {
 
 func (p *Proxy) isHostAddr(a netip.Addr) bool { return isHostAddr(a, p.opts.LocalAddrs) }
 
+// localhost is the name of the loopback interface, which no resolver is asked for (RFC 6761).
+const localhost = "localhost"
+
 // dial connects to a target that the policy allows. It resolves the name once, and connects
 // only to addresses of that answer that it has checked. It returns no address for a
 // connection through an upstream proxy.
@@ -90,7 +93,11 @@ func (p *Proxy) dial(ctx context.Context, t target) (net.Conn, netip.Addr, error
 		return c, netip.Addr{}, err
 	}
 	addrs := []netip.Addr{t.addr}
-	if t.name != "" {
+	switch t.name {
+	case "":
+	case localhost:
+		addrs = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}
+	default:
 		var err error
 		if addrs, err = p.opts.Resolver.LookupNetIP(ctx, "ip", t.name+"."); err != nil {
 			return nil, netip.Addr{}, classifyDial(err)

@@ -26,6 +26,9 @@ func (t target) host() string {
 	return t.addr.String()
 }
 
+// isLoopback reports whether a target is this host by its loopback interface.
+func (t target) isLoopback() bool { return t.addr.IsLoopback() || t.name == localhost }
+
 func (t target) String() string { return net.JoinHostPort(t.host(), strconv.Itoa(t.port)) }
 
 // parseTarget parses a host and a port. It refuses a name whose last label is a number: some

@@ -68,12 +68,27 @@ func (c *client) serveTunnel(ctx context.Context, t target, protocol string, ans
 			c.serveHTTP(ctx)
 		}
 	case seen:
-		if _, err := answer(nil); err == nil {
-			c.interceptTLS(ctx, t, rec)
+		if _, err := answer(nil); err != nil {
+			return
 		}
+		if c.beginsWithMethod() { // HTTP to another port, without TLS
+			c.protocol, c.fixed = protocol, &t
+			c.serveHTTP(ctx)
+			return
+		}
+		c.interceptTLS(ctx, t, rec)
 	default:
 		c.forwardTunnel(ctx, t, rec, answer)
 	}
+}
+
+// beginsWithMethod reports whether a tunnel begins as a request of HTTP does, and not as TLS
+// does.
+func (c *client) beginsWithMethod() bool {
+	_ = c.conn.SetReadDeadline(deadline(c.p.opts.HeaderTimeout))
+	first, err := c.br.Peek(1)
+	_ = c.conn.SetReadDeadline(time.Time{})
+	return err == nil && first[0] >= 'A' && first[0] <= 'Z'
 }
 
 // refuseTunnel answers with a refusal and emits its event.

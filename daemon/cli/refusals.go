@@ -26,18 +26,39 @@ func (a *command) noteResultRefusals(refused []driver.Refusal) {
 	}
 }
 
-// refusalText describes a refusal, with how to allow the host.
-func refusalText(at, reason, hint string) string {
+// refusalText describes a refusal, with what to do about it. allow says how a host that no rule
+// names is allowed.
+func refusalText(at, reason, allow string) string {
 	line := at + ": " + reason
 	host, port, err := net.SplitHostPort(at)
 	// No hint for link-local addresses: cloud metadata services have credentials there.
-	if ip := net.ParseIP(host); err != nil || !strings.HasPrefix(reason, "no rule") || ip != nil && ip.IsLinkLocalUnicast() {
+	if ip := net.ParseIP(host); err != nil || ip != nil && ip.IsLinkLocalUnicast() {
 		return line
 	}
-	if port == "80" || port == "443" { // what a host without a port allows
-		at = host
+	if strings.HasPrefix(reason, noRule) {
+		if port == "80" || port == "443" { // what a host without a port allows
+			at = host
+		}
+		return line + "; " + fmt.Sprintf(allow, at)
 	}
-	return line + "; " + fmt.Sprintf(hint, at)
+	return line + addressRemedy(host, reason)
+}
+
+// What the reasons of the egress proxy begin with. More --allow-net helps against the first
+// alone.
+const (
+	noRule         = "no rule allows it"
+	refusedAddress = "its address is "
+)
+
+// addressRemedy says how a name is reached that is allowed and whose address is refused, as in
+// networks with names and proxies of their own. A metadata service has none: it has credentials.
+func addressRemedy(host, reason string) string {
+	class, ok := strings.CutPrefix(reason, refusedAddress)
+	if !ok || class == "a metadata service" || class == "link-local" || net.ParseIP(host) != nil {
+		return ""
+	}
+	return fmt.Sprintf("; a rule of croft.yaml reaches it: network: {rules: {NAME: [{host: %s, private: true}]}}, with --allow-net @NAME; of a registry, network.mirrors", host)
 }
 
 // noteEventRefusals prints the hosts that the egress proxy refused to a workspace, from

@@ -83,6 +83,28 @@ func TestAllowHint(t *testing.T) {
 	}
 }
 
+// TestRefusalHint: a command that allows a host is named where that helps, and for every other
+// reason there is the reason, and a remedy if there is one.
+func TestRefusalHint(t *testing.T) {
+	const rule = "; a rule of croft.yaml reaches it: network: {rules: {NAME: [{host: a.test, private: true}]}}, with "
+	for _, tt := range []struct{ at, reason, work, run string }{
+		{"a.test", "no rule allows it; allowed are b.test", "; croft work allow a.test lets it through", "a.test:443: no rule allows it; allowed are b.test; --allow-net a.test"},
+		{"a.test", "its address is private", ": its address is private" + rule + "croft work allow @NAME; of a registry, network.mirrors", "a.test:443: its address is private" + rule + "--allow-net @NAME; of a registry, network.mirrors"},
+		{"a.test", "its address is a metadata service", ": its address is a metadata service", "a.test:443: its address is a metadata service"},
+		{"a.test", "a credential is sent over TLS only; use https", ": a credential is sent over TLS only; use https", "a.test:443: a credential is sent over TLS only; use https"},
+		{"a.test", "a rule denies it", ": a rule denies it", "a.test:443: a rule denies it"},
+		{"10.0.0.1", "its address is private", ": its address is private", "10.0.0.1:443: its address is private"},
+		{"x;id", "its address is private", ": its address is private", ""},
+	} {
+		if got := refusalHint(tt.at, tt.reason); got != tt.work {
+			t.Errorf("%s, %s: in a work %q, want %q", tt.at, tt.reason, got, tt.work)
+		}
+		if got := refusalText(tt.at+":443", tt.reason, "--allow-net %s"); tt.run != "" && got != tt.run {
+			t.Errorf("%s, %s: %q, want %q", tt.at, tt.reason, got, tt.run)
+		}
+	}
+}
+
 // TestHostsOfAWork: a malformed request has no port, and what was allowed was not always reached.
 func TestHostsOfAWork(t *testing.T) {
 	all := map[string]*hostUse{}

@@ -18,6 +18,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -370,6 +371,7 @@ func (a *command) dropWork(ctx context.Context, c *client.Client, rec client.Wor
 // first, and returns the agent's command.
 func (a *command) prepareWork(ctx context.Context, ws *workspace.Workspace, start *work.Start) (driver.Command, error) {
 	command := driver.Command{Argv: start.Argv, Dir: start.Project.Sub, Env: start.AgentEnv, Labels: map[string]string{agentLabel: "true"}}
+	a.noteUnreachedModel(ctx, start)
 	if start.OnHost {
 		return command, nil // its home is that of the user
 	}
@@ -398,6 +400,50 @@ func (a *command) prepareWork(ctx context.Context, ws *workspace.Workspace, star
 		}
 	}
 	return command, nil
+}
+
+// gatewayTimeout bounds the wait for the gateway of a model.
+const gatewayTimeout = 3 * time.Second
+
+// noteUnreachedModel says which gateway of the model, which the user named, does not accept
+// connections: agents try again for minutes without a word.
+func (a *command) noteUnreachedModel(ctx context.Context, start *work.Start) {
+	settings, err := a.settings()
+	if err != nil {
+		return
+	}
+	for _, at := range start.Gateways {
+		host, _, _ := net.SplitHostPort(at)
+		if ip := net.ParseIP(host); settings.Network.Proxy.URL != "" && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+			continue // which reaches it
+		}
+		conn, err := (&net.Dialer{Timeout: gatewayTimeout}).DialContext(ctx, "tcp", at)
+		if err == nil {
+			conn.Close()
+			continue
+		}
+		where := "its settings"
+		if base := start.Agent.Base; base != "" {
+			where = base + " or " + where
+		}
+		a.note("croft: the model of %s can't be reached at %s, which you named: %s; start the gateway there, or change the address (%s)", start.Agent.Name, printable(at), dialReason(err), where)
+	}
+}
+
+// dialReason returns why a connection failed, without the addresses.
+func dialReason(err error) string {
+	var dns *net.DNSError
+	var timeout net.Error
+	var number syscall.Errno
+	switch {
+	case errors.As(err, &dns):
+		return "the name does not resolve"
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return "no answer within " + gatewayTimeout.String()
+	case errors.As(err, &number):
+		return number.Error()
+	}
+	return printable(err.Error())
 }
 
 // jobControl runs a command as the job of a shell, so that ctrl-z does not leave a stopped
@@ -533,19 +579,39 @@ func (a *command) noteWorkRefusals(ctx context.Context, c *client.Client, rec cl
 	}
 	n := 0
 	for _, h := range hosts {
-		if h.Refused == 0 {
+		if h.Refused == 0 && (h.Failed == 0 || h.Reached > 0) {
 			continue
 		}
 		if n++; n > mostRefusals {
 			a.note("croft: and more; see croft work log %s", rec.Name)
 			return
 		}
-		a.note("croft: refused: %s%s", printable(h.Host), allowHint(h.Host))
+		if h.Refused == 0 {
+			a.note("croft: allowed but not reached: %s: %s", printable(h.Host), printable(h.Reason))
+			continue
+		}
+		a.note("croft: refused: %s%s", printable(h.Host), printable(refusalHint(h.Host, h.Reason)))
 	}
 }
 
 // hostName matches names of hosts.
 var hostName = lazyregexp.New(`^[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?$`)
+
+// refusalHint says what to do about a refusal: croft work allow helps where no rule allows the
+// host, and against no other reason.
+func refusalHint(at, reason string) string {
+	if strings.HasPrefix(reason, noRule) {
+		return allowHint(at)
+	}
+	host := at
+	if h, _, err := net.SplitHostPort(at); err == nil {
+		host = h
+	}
+	if !hostName.MatchString(host) {
+		return ": " + reason
+	}
+	return ": " + reason + strings.Replace(addressRemedy(host, reason), "with --allow-net @NAME", "with croft work allow @NAME", 1)
+}
 
 // allowHint says how a work reaches a host, except link-local addresses: cloud metadata
 // services have credentials there. The work chose the text: a command that a user may copy

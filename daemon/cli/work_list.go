@@ -72,9 +72,7 @@ func (a *command) workList(ctx context.Context, c *client.Client, key string) er
 	for _, ws := range all {
 		one := workAnswer{Name: ws.Name, ID: ws.ID, Agent: ws.Labels[work.AgentLabel], Created: ws.CreatedAt, network: detachedNetwork(ws),
 			Isolation: cmp.Or(string(ws.Policy.Isolation), ws.Kind), Project: work.ProjectOf(settings.Data, ws.Labels[work.ProjectLabel])}
-		if d, err := c.Describe(ctx, ws.ID); err == nil {
-			one.Open = slices.ContainsFunc(d.Holders, func(h client.Holder) bool { return !h.Died })
-		}
+		one.Open = isOpenWork(ctx, c, ws)
 		one.Running = one.Open || a.agentRuns(ctx, ws)
 		list = append(list, one)
 	}
@@ -97,6 +95,12 @@ func (a *command) workList(ctx context.Context, c *client.Client, key string) er
 		}
 		return nil
 	})
+}
+
+// isOpenWork reports whether a process has a work open.
+func isOpenWork(ctx context.Context, c *client.Client, ws client.Workspace) bool {
+	d, err := c.Describe(ctx, ws.ID)
+	return err == nil && slices.ContainsFunc(d.Holders, func(h client.Holder) bool { return !h.Died })
 }
 
 // agentRuns reports whether the agent of a work runs that no process has open: its terminal
@@ -416,7 +420,14 @@ func (a *command) allowIn(ctx context.Context, c *client.Client, ws client.Works
 	}
 	policy := ws.Policy
 	policy.Network.Allow = slices.Concat(policy.Network.Allow, rules)
-	if _, err := c.Change(ctx, ws.ID, client.Change{Policy: &policy}); err != nil {
+	_, err := c.Change(ctx, ws.ID, client.Change{Policy: &policy})
+	if err != nil && !isOpenWork(ctx, c, ws) && !a.agentRuns(ctx, ws) {
+		// Such as a secret that is not set in this shell: the next start of the agent adds the
+		// rules of the project, with the secrets that there are then.
+		a.note("croft: %s reaches them from its next start on: croft work attach %[1]s", ws.Name)
+		return nil
+	}
+	if err != nil {
 		return fmt.Errorf("%s: %w", ws.Name, err)
 	}
 	a.note("croft: %s reaches them now", ws.Name)

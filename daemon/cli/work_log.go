@@ -26,6 +26,7 @@ type hostUse struct {
 	Reached int    `json:"reached"`
 	Failed  int    `json:"failed"` // allowed, but not reached
 	Refused int    `json:"refused"`
+	Reason  string `json:"reason,omitempty"` // of the last one that was refused or not reached
 }
 
 // addRequest counts an outbound request of a work in all, which has the hosts by their names.
@@ -38,11 +39,16 @@ func addRequest(all map[string]*hostUse, e event.Event) {
 	if all[at] == nil {
 		all[at] = &hostUse{Host: at}
 	}
+	reason, _ := e.Fields[event.FieldReason].(string)
 	switch {
 	case e.Fields[event.FieldVerdict] == event.VerdictDeny:
 		all[at].Refused++
+		all[at].Reason = reason
 	case e.Fields[event.FieldCode] != nil && fmt.Sprint(e.Fields[event.FieldBytesIn]) == "0":
 		all[at].Failed++ // nothing came back
+		if all[at].Refused == 0 {
+			all[at].Reason = reason
+		}
 	default:
 		all[at].Reached++
 	}

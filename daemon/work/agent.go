@@ -1,8 +1,10 @@
 package work
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -37,6 +39,10 @@ type Agent struct {
 	// moreKeys returns variables with keys that the agent's settings name.
 	moreKeys func(u User) []string
 
+	// settingsBase returns the URL of the model that the agent's settings name, "" if none. It
+	// counts before the variable.
+	settingsBase func(u User) string
+
 	// prepare adds what is particular to the agent, after its files.
 	prepare func(s *Start, u User) error
 }
@@ -48,14 +54,14 @@ var Agents = []*Agent{
 		Base: "ANTHROPIC_BASE_URL", Keys: []string{"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"},
 		Prefixes: []string{"ANTHROPIC_", "CLAUDE_CODE_"},
 		Env:      map[string]string{"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1", "IS_SANDBOX": "1"},
-		NoAsk:    []string{"--dangerously-skip-permissions"}, Continue: []string{"--continue"}, Files: []string{".claude/settings.json", ".claude/CLAUDE.md"},
-		Login: claudeLogin, prepare: prepareClaude,
+		NoAsk:    []string{"--dangerously-skip-permissions"}, Continue: []string{"--continue"}, Files: []string{claudeSettings, ".claude/CLAUDE.md"},
+		Login: claudeLogin, settingsBase: claudeBase, prepare: prepareClaude,
 	},
 	{
 		Name: "codex", Program: "codex", Own: []string{".codex"}, Install: "npm install -g @openai/codex", Hosts: []string{"api.openai.com"},
 		Base: "OPENAI_BASE_URL", Keys: []string{"OPENAI_API_KEY", "CODEX_API_KEY"}, Prefixes: []string{"OPENAI_"},
 		NoAsk: []string{"--dangerously-bypass-approvals-and-sandbox"}, Continue: []string{"resume", "--last"}, Files: []string{".codex/config.toml", ".codex/AGENTS.md"},
-		Login: codexLogin, moreKeys: codexKeys, prepare: prepareCodex,
+		Login: codexLogin, moreKeys: codexKeys, settingsBase: codexBase, prepare: prepareCodex,
 	},
 	{
 		Name: "opencode", Program: "opencode", Own: []string{".config/opencode", ".local/share/opencode", ".local/state/opencode", ".cache/opencode"}, Install: "npm install -g opencode-ai",
@@ -105,6 +111,31 @@ func Names() []string {
 	return names
 }
 
+// baseURL returns the URL of the model that the user named, "" if none.
+func (a *Agent) baseURL(u User) string {
+	if a.settingsBase != nil {
+		if base := a.settingsBase(u); base != "" {
+			return base
+		}
+	}
+	return u.Env(a.Base)
+}
+
+// claudeSettings is the settings file of Claude Code, which also sets variables.
+const claudeSettings = ".claude/settings.json"
+
+// claudeBase returns the URL of the model in the settings of Claude Code.
+func claudeBase(u User) string {
+	var s struct {
+		Env map[string]string `json:"env"`
+	}
+	data, err := os.ReadFile(u.userFile(claudeSettings))
+	if err != nil || json.Unmarshal(data, &s) != nil {
+		return ""
+	}
+	return s.Env["ANTHROPIC_BASE_URL"]
+}
+
 // prepareClaude answers the questions of a first start: the project is trusted, as nothing
 // outside the workspace can be reached, and the key in the environment is to be used.
 func prepareClaude(s *Start, _ User) error {
@@ -136,6 +167,25 @@ type codexProvider struct {
 // codexSettings is the settings file of Codex.
 const codexSettings = ".codex/config.toml"
 
+// modelProvider returns the provider of the model.
+func (c codexConfig) modelProvider() codexProvider {
+	p := c.Providers[c.Provider]
+	if p.Base == "" {
+		p.Base = c.OpenAI
+	}
+	return p
+}
+
+// codexBase returns the URL of the model in the settings of Codex.
+func codexBase(u User) string {
+	var c codexConfig
+	data, err := os.ReadFile(u.userFile(codexSettings))
+	if err != nil || toml.Unmarshal(data, &c) != nil {
+		return ""
+	}
+	return c.modelProvider().Base
+}
+
 // codexKeys returns the variables that the settings of Codex name for keys.
 func codexKeys(u User) []string {
 	var c codexConfig
@@ -164,13 +214,7 @@ func prepareCodex(s *Start, u User) error {
 			s.addFile(file, append(s.Home[file], fmt.Sprintf("\n[projects.%q]\ntrust_level = \"trusted\"\n", dir)...))
 		}
 	}
-	p := c.Providers[c.Provider]
-	if p.Base == "" && c.OpenAI != "" {
-		p.Base = c.OpenAI
-	}
-	if p.Base != "" {
-		s.setModel(p.Base)
-	}
+	p := c.modelProvider()
 	if p.EnvKey != "" {
 		s.addKey(p.EnvKey, u)
 	}
@@ -254,7 +298,7 @@ func object(v any, key string) (map[string]any, bool) {
 
 // setModel makes the host of a URL the only host of the model.
 func (s *Start) setModel(base string) {
-	s.models = nil
+	s.models, s.Gateways = nil, nil
 	s.addModel(base)
 }
 
@@ -262,6 +306,11 @@ func (s *Start) setModel(base string) {
 func (s *Start) addModel(base string) {
 	if u, err := url.Parse(base); err == nil && u.Host != "" {
 		s.models = append(s.models, modelHost{u.Host, true})
+		port := u.Port()
+		if port == "" {
+			port = map[string]string{"http": "80"}[u.Scheme]
+		}
+		s.Gateways = append(s.Gateways, net.JoinHostPort(u.Hostname(), cmp.Or(port, "443")))
 	}
 }
 

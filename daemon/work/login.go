@@ -54,7 +54,7 @@ func (l *Login) read(u User) ([]byte, []token, error) {
 func (u User) Secrets() map[string]Secret {
 	all := map[string]Secret{}
 	for _, a := range Agents {
-		plain := a.Base != "" && strings.HasPrefix(u.Env(a.Base), "http://")
+		plain := strings.HasPrefix(a.baseURL(u), "http://")
 		keys := a.Keys
 		if a.moreKeys != nil {
 			keys = append(slices.Clone(keys), a.moreKeys(u)...)

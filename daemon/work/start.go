@@ -69,6 +69,7 @@ type Start struct {
 	ReadOnly []string          // directories of the host that are shown, at their own paths
 	Home     map[string][]byte // files of the home inside
 	Notes    []string          // for the user
+	Gateways []string          // of the model, as host:port, which the user named
 
 	host   hostOptions // with OnHost
 	models []modelHost
@@ -121,7 +122,8 @@ func (s *Start) addAgent(a *Agent, u User) error {
 	for _, h := range a.Hosts {
 		s.models = append(s.models, modelHost{at: h})
 	}
-	if base := u.Env(a.Base); a.Base != "" && base != "" {
+	base := a.baseURL(u)
+	if base != "" {
 		s.setModel(base)
 	}
 	s.addVariables(a, u)
@@ -140,7 +142,7 @@ func (s *Start) addAgent(a *Agent, u User) error {
 			return err
 		}
 	}
-	if !s.login && len(a.Hosts) > 0 && u.Env(a.Base) == "" {
+	if !s.login && len(a.Hosts) > 0 && base == "" {
 		file := ""
 		if a.Login != nil {
 			file = ", and there is no file ~/" + a.Login.File
@@ -252,7 +254,7 @@ func (s *Start) addLogin(a *Agent, u User) error {
 				a.Name, fault.Unauthenticated, t.expires.UTC().Format(time.RFC3339), a.Program)
 		}
 		hosts := t.hosts
-		if u.Env(a.Base) != "" && a.Base != "" {
+		if a.Base != "" && u.Env(a.Base) != "" || a.Login == claudeLogin && claudeBase(u) != "" {
 			hosts = nil // the endpoint that the user named
 		}
 		s.creds = append(s.creds, credential{t.name, hosts})

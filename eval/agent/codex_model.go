@@ -74,38 +74,42 @@ func (s *codexSettings) applyArgs(args []string) {
 		case "-p", "--profile":
 			s.Profile = value
 		case "-c", "--config":
-			key, value, _ := strings.Cut(value, "=")
-			s.set(strings.TrimSpace(key), tomlString(value))
+			s.set(value)
 		}
 	}
 }
 
 var codexBase = lazyregexp.New(`^model_providers\.([A-Za-z0-9_-]+)\.base_url$`)
 
-func (s *codexSettings) set(key, value string) {
-	switch key {
-	case "profile":
-		s.Profile = value
-	case "model_provider":
-		s.Provider = value
-	case "openai_base_url":
-		s.OpenAI = value
-	}
-	if m := codexBase.FindStringSubmatch(key); m != nil {
-		if s.Providers == nil {
-			s.Providers = map[string]codexProvider{}
+// set applies KEY=VALUE. The key may be dotted and the value a table, as in TOML; a value that
+// is not TOML is a text, as Codex has it.
+func (s *codexSettings) set(pair string) {
+	var one codexSettings
+	if toml.Unmarshal([]byte(pair), &one) != nil {
+		key, value, _ := strings.Cut(pair, "=")
+		one = codexSettings{}
+		if toml.Unmarshal(fmt.Appendf(nil, "%s = %q", key, value), &one) != nil {
+			return // Codex reports it
 		}
-		s.Providers[m[1]] = codexProvider{value}
+	}
+	s.Profile, s.Provider, s.OpenAI = cmp.Or(one.Profile, s.Profile), cmp.Or(one.Provider, s.Provider), cmp.Or(one.OpenAI, s.OpenAI)
+	for name, p := range one.Providers {
+		if p.Base != "" {
+			s.Providers = setIn(s.Providers, name, p)
+		}
+	}
+	for name, p := range one.Profiles {
+		s.Profiles = setIn(s.Profiles, name, p)
 	}
 }
 
-// tomlString parses a TOML string; other text is returned as it is, as Codex does.
-func tomlString(value string) string {
-	var v struct{ V string }
-	if toml.Unmarshal([]byte("V = "+value), &v) == nil {
-		return v.V
+// setIn sets a key of a map that may be nil.
+func setIn[V any](m map[string]V, key string, value V) map[string]V {
+	if m == nil {
+		m = map[string]V{}
 	}
-	return value
+	m[key] = value
+	return m
 }
 
 // redirectCodex makes Codex send model requests to base.

@@ -37,15 +37,18 @@ model_provider = "other"
 		up, want string
 		code     fault.Code
 	}{
-		"no settings":       {up: "https://api.openai.com", want: `openai_base_url="` + base + `/v1"`},
-		"of the variable":   {env: map[string]string{"OPENAI_BASE_URL": "http://stub.test/x"}, up: "http://stub.test", want: `openai_base_url="` + base + `/x"`},
-		"of the file":       {home: home, up: "https://mine.test", want: `model_providers.mine.base_url="` + base + `/v1"`},
-		"of a profile":      {home: home, args: []string{"--profile", "work"}, up: "https://other.test:8443", want: `model_providers.other.base_url="` + base + `/api"`},
-		"of an argument":    {home: home, args: []string{"-c", `model_provider="other"`}, up: "https://other.test:8443", want: `model_providers.other.base_url="` + base + `/api"`},
-		"openai after all":  {home: home, args: []string{"--config=model_provider=openai"}, up: "https://api.openai.com", want: `openai_base_url="` + base + `/v1"`},
-		"a new one":         {args: []string{"-c", "model_provider=new", "-c", `model_providers.new.base_url=http://new.test`}, up: "http://new.test", want: `model_providers.new.base_url="` + base + `"`},
-		"one that is local": {args: []string{"-c", "model_provider=ollama"}, up: "http://localhost:11434", want: `model_providers.ollama.base_url="` + base + `/v1"`},
-		"without a place":   {home: home, args: []string{"-c", "model_provider=empty"}, code: fault.InvalidArgument},
+		"no settings":      {up: "https://api.openai.com", want: `openai_base_url="` + base + `/v1"`},
+		"of the variable":  {env: map[string]string{"OPENAI_BASE_URL": "http://stub.test/x"}, up: "http://stub.test", want: `openai_base_url="` + base + `/x"`},
+		"of the file":      {home: home, up: "https://mine.test", want: `model_providers.mine.base_url="` + base + `/v1"`},
+		"of a profile":     {home: home, args: []string{"--profile", "work"}, up: "https://other.test:8443", want: `model_providers.other.base_url="` + base + `/api"`},
+		"of an argument":   {home: home, args: []string{"-c", `model_provider="other"`}, up: "https://other.test:8443", want: `model_providers.other.base_url="` + base + `/api"`},
+		"openai after all": {home: home, args: []string{"--config=model_provider=openai"}, up: "https://api.openai.com", want: `openai_base_url="` + base + `/v1"`},
+		"a new one":        {args: []string{"-c", "model_provider=new", "-c", `model_providers.new.base_url=http://new.test`}, up: "http://new.test", want: `model_providers.new.base_url="` + base + `"`},
+		"an inline table": {args: []string{"-c", "model_provider=new", "-c", `model_providers.new={name="new",base_url="http://new.test/v1",env_key="K",wire_api="responses"}`},
+			up: "http://new.test", want: `model_providers.new.base_url="` + base + `/v1"`},
+		"all providers in a table": {args: []string{"-c", `model_providers={new={base_url="http://new.test"}}`, "-c", "model_provider=new"}, up: "http://new.test", want: `model_providers.new.base_url="` + base + `"`},
+		"one that is local":        {args: []string{"-c", "model_provider=ollama"}, up: "http://localhost:11434", want: `model_providers.ollama.base_url="` + base + `/v1"`},
+		"without a place":          {home: home, args: []string{"-c", "model_provider=empty"}, code: fault.InvalidArgument},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, up, err := Redirect(Config{Type: "codex", Model: "m", CommandArgs: c.args, Env: c.env, UserHome: c.home}, base)

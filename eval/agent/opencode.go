@@ -57,16 +57,17 @@ func (c opencode) homeEnv(in Input) map[string]string {
 }
 
 // providerHosts returns the host of the model's provider, which is the first part of the
-// model's name.
+// model's name: of the endpoint in its configuration, or the known one.
 func (c opencode) providerHosts() []string {
-	name, _, _ := strings.Cut(c.cfg.Model, "/")
-	hosts := map[string]string{"anthropic": "api.anthropic.com", "openai": "api.openai.com", "google": "generativelanguage.googleapis.com",
-		"openrouter": "openrouter.ai", "opencode": "opencode.ai", "github-copilot": "api.githubcopilot.com", "xai": "api.x.ai",
-		"groq": "api.groq.com", "mistral": "api.mistral.ai", "deepseek": "api.deepseek.com"}
-	if h, ok := hosts[name]; ok {
-		return []string{h}
+	cfg := c.cfg
+	cfg.Env = mergeEnv(cfg.Env, nil) // which is changed
+	if _, up, err := redirectOpencode(cfg, ""); err == nil {
+		return []string{up.Host}
 	}
-	return nil
+	if id, _, _ := strings.Cut(c.cfg.Model, "/"); id == "github-copilot" {
+		return []string{"api.githubcopilot.com"}
+	}
+	return nil // opencode reports it
 }
 
 // Steps counts step_finish records.

@@ -53,7 +53,7 @@ func (d *portDialer) dial(ctx context.Context, port int) (net.Conn, error) {
 		return nil, fmt.Errorf("port %d: %w: processes of the workspace can't listen on ports", port, fault.Unsupported)
 	case port < 1 || port > 65535:
 		return nil, fmt.Errorf("port %d: %w: a port is 1 to 65535", port, fault.InvalidArgument)
-	case port == d.cfg.RelayPort:
+	case port == d.cfg.RelayPort, slices.ContainsFunc(d.cfg.Forwards, func(at string) bool { return strings.HasSuffix(at, fmt.Sprintf(":%d", port)) }):
 		return nil, errRefused(port)
 	}
 	ctx, cancel := context.WithTimeout(ctx, portTimeout)

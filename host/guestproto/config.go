@@ -56,6 +56,10 @@ type Config struct {
 	RelayPort   int
 	RemoteProxy bool
 
+	// Forwards are ports of the host's loopback interface, as "127.0.0.1:8080", that the
+	// guest listens on inside, too, and forwards through the proxy, which decides.
+	Forwards []string
+
 	// CACerts are certificates, in PEM, that programs inside trust, for a guest into
 	// which nothing of the host is mounted. The guest writes them to the file
 	// CACertsFile in its directory.

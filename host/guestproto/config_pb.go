@@ -44,7 +44,7 @@ func toConfig(c *Config) *guestpb.Config {
 		Descriptors: mapValues(c.Descriptors, func(fd int) int64 { return int64(fd) }), Gvisor: toGVisor(c.GVisor),
 		Paths:     mapValues(c.Paths, func(path string) []byte { return []byte(path) }),
 		RelayPort: int64(c.RelayPort), RemoteProxy: c.RemoteProxy, CaCerts: c.CACerts, LeaseNano: int64(c.Lease), RetainNano: int64(c.Retain), Subreaper: c.Subreaper,
-		Files: c.Files, ReadOnly: c.ReadOnly, Sync: c.Sync, Token: c.Token, Threads: int64(c.Threads), WatchDisk: c.WatchDisk,
+		Files: c.Files, ReadOnly: c.ReadOnly, Sync: c.Sync, Token: c.Token, Threads: int64(c.Threads), WatchDisk: c.WatchDisk, Forwards: c.Forwards,
 	}
 }
 
@@ -59,7 +59,7 @@ func fromConfig(pb *guestpb.Config) *Config {
 		Descriptors: mapValues(pb.Descriptors, func(fd int64) int { return int(fd) }), GVisor: fromGVisor(pb.Gvisor),
 		Paths:     mapValues(pb.Paths, func(path []byte) string { return string(path) }),
 		RelayPort: int(pb.RelayPort), RemoteProxy: pb.RemoteProxy, CACerts: pb.CaCerts, Lease: time.Duration(pb.LeaseNano), Retain: time.Duration(pb.RetainNano), Subreaper: pb.Subreaper,
-		Files: pb.Files, ReadOnly: pb.ReadOnly, Sync: pb.Sync, Token: pb.Token, Threads: int(pb.Threads), WatchDisk: pb.WatchDisk,
+		Files: pb.Files, ReadOnly: pb.ReadOnly, Sync: pb.Sync, Token: pb.Token, Threads: int(pb.Threads), WatchDisk: pb.WatchDisk, Forwards: pb.Forwards,
 	}
 }
 

@@ -266,7 +266,7 @@ func (l *launch) guestConfig(version string, img Image) guestproto.Config {
 		cfg.Files, cfg.ReadOnly, cfg.Sync = true, l.policy.ReadOnly, l.policy.Durable
 	}
 	if l.proxied {
-		cfg.RelayPort, cfg.RemoteProxy, cfg.CACerts = relayPort, l.volume != "", l.caBundle
+		cfg.RelayPort, cfg.RemoteProxy, cfg.CACerts, cfg.Forwards = relayPort, l.volume != "", l.caBundle, egress.Forwards(l.policy.Network)
 		bundle := ""
 		switch {
 		case l.caDir != "":

@@ -96,8 +96,8 @@ func (h *handle) relay(c *guest.Client, n driver.Network) {
 }
 
 // configureProxy adds the relay to the configuration of a guest.
-func configureProxy(cfg *guestproto.Config) {
-	cfg.RelayPort, cfg.RemoteProxy = egress.RelayPort, true
+func configureProxy(cfg *guestproto.Config, n driver.Network) {
+	cfg.RelayPort, cfg.RemoteProxy, cfg.Forwards = egress.RelayPort, true, egress.Forwards(n)
 	for name, value := range egress.Env(egress.RelayPort, "") {
 		if _, set := cfg.Env[name]; !set {
 			cfg.Env[name] = value

@@ -95,7 +95,7 @@ func (p *Provider) guestConfig(l *launch) guestproto.Config {
 		Env: guest.ContainerEnv(nil, l.policy.Env), Files: true, ReadOnly: l.policy.ReadOnly, Sync: l.policy.Durable,
 	}
 	if !l.policy.Network.None() {
-		configureProxy(&cfg)
+		configureProxy(&cfg, l.policy.Network)
 	}
 	if l.opts.Volume == VolumeEmptyDir {
 		cfg.Lease = emptyDirLease

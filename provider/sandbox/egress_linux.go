@@ -73,7 +73,7 @@ func (u launchSpec) configureProxy(l *launch) error {
 		}
 	}
 	cfg := l.ServingConfig()
-	cfg.RelayPort, cfg.RemoteProxy = relayPort, l.Config.GVisor != nil
+	cfg.RelayPort, cfg.RemoteProxy, cfg.Forwards = relayPort, l.Config.GVisor != nil, egress.Forwards(u.policy.Network)
 	bundle := ""
 	if u.caDir != "" {
 		bundle = bundleDir + "/" + proxies.BundleName

@@ -2183,6 +2183,7 @@ type Config struct {
 	Token         string                 `protobuf:"bytes,29,opt,name=token,proto3" json:"token,omitempty"`
 	Threads       int64                  `protobuf:"varint,30,opt,name=threads,proto3" json:"threads,omitempty"`
 	WatchDisk     bool                   `protobuf:"varint,31,opt,name=watch_disk,json=watchDisk,proto3" json:"watch_disk,omitempty"`
+	Forwards      []string               `protobuf:"bytes,32,rep,name=forwards,proto3" json:"forwards,omitempty"` // host:port
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2432,6 +2433,13 @@ func (x *Config) GetWatchDisk() bool {
 		return x.WatchDisk
 	}
 	return false
+}
+
+func (x *Config) GetForwards() []string {
+	if x != nil {
+		return x.Forwards
+	}
+	return nil
 }
 
 type GVisor struct {
@@ -2965,7 +2973,7 @@ const file_guest_proto_rawDesc = "" +
 	"\x02id\x18\x02 \x01(\x03R\x02id\x12\x12\n" +
 	"\x04data\x18\x03 \x01(\fR\x04data\x12\x10\n" +
 	"\x03end\x18\x04 \x01(\bR\x03end\x12\x16\n" +
-	"\x06broken\x18\x05 \x01(\bR\x06broken\"\xc8\t\n" +
+	"\x06broken\x18\x05 \x01(\bR\x06broken\"\xe4\t\n" +
 	"\x06Config\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\x05R\bprotocol\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x1c\n" +
@@ -3002,7 +3010,8 @@ const file_guest_proto_rawDesc = "" +
 	"\x05token\x18\x1d \x01(\tR\x05token\x12\x18\n" +
 	"\athreads\x18\x1e \x01(\x03R\athreads\x12\x1d\n" +
 	"\n" +
-	"watch_disk\x18\x1f \x01(\bR\twatchDisk\x1aP\n" +
+	"watch_disk\x18\x1f \x01(\bR\twatchDisk\x12\x1a\n" +
+	"\bforwards\x18  \x03(\tR\bforwards\x1aP\n" +
 	"\vLimitsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12+\n" +
 	"\x05value\x18\x02 \x01(\v2\x15.croft.guest.v1.LimitR\x05value:\x028\x01\x1a>\n" +
