@@ -71,12 +71,16 @@ func runBash(ctx context.Context, c *Call, in bashInput) (bashOutput, error) {
 	case watched:
 		return bashOutput{}, Errorf(fault.InvalidArgument, "error_patterns and idle_timeout_seconds need run_in_background")
 	}
-	res, err := c.Workspace.Run(ctx, driver.Command{
+	cmd := driver.Command{
 		// On the same line as the command, so that line numbers in bash's errors are right.
 		Script:    "exec 2>&1; " + in.Command,
 		Timeout:   time.Duration(seconds) * time.Second,
-		MaxOutput: int64(min(maxBashOutput, c.Env.room(10*logNote))),
-	})
+		MaxOutput: int64(min(maxBashOutput, c.room(10*logNote))),
+	}
+	if c.progress != nil {
+		cmd.OnStdout = c.output.write
+	}
+	res, err := c.Workspace.Run(ctx, cmd)
 	if err != nil {
 		return bashOutput{}, commandError(err)
 	}
@@ -115,6 +119,9 @@ func newBashOutput(res workspace.Result, seconds int) bashOutput {
 	b.WriteString(o.Output)
 	if o.Output != "" && !strings.HasSuffix(o.Output, "\n") {
 		b.WriteByte('\n')
+	}
+	if hint := o.readMoreHint(len(res.Stdout) / 2); hint != "" {
+		b.WriteString(elidedNote("", int(res.StdoutDropped), "; "+hint))
 	}
 	switch {
 	case res.Cause == driver.CauseTimeout:

@@ -98,7 +98,7 @@ func showOutput(ctx context.Context, c *Call, in bashOutputInput) (bashOutputOut
 	if in.Stream == "" {
 		in.Stream = string(driver.Stdout)
 	}
-	most := int64(min(c.Env.room(logNote), maxLogLimit))
+	most := int64(min(c.room(logNote), maxLogLimit))
 	if in.Limit == 0 {
 		in.Limit = most
 	}
@@ -247,7 +247,7 @@ func (c *Call) readLog(ctx context.Context, s *workspace.Session, stream driver.
 
 // headTailLog reads a whole log or, if it is long, its head and tail.
 func (c *Call) headTailLog(ctx context.Context, s *workspace.Session, stream driver.Stream, running bool) (streamPart, error) {
-	half := int64(min(maxStreamShown, c.Env.room(4*logNote)/2) / 2)
+	half := int64(min(maxStreamShown, c.room(4*logNote)/2) / 2)
 	p, err := c.readLog(ctx, s, stream, 0, half, running)
 	if err != nil || p.Next >= p.Size {
 		return p, err
@@ -259,6 +259,9 @@ func (c *Call) headTailLog(ctx context.Context, s *workspace.Session, stream dri
 	if p.Dropped = tail.Offset - p.Next; p.Dropped > 0 {
 		p.Data += fmt.Sprintf("\n... (output truncated, %d bytes elided; offset %d reads them)\n", p.Dropped, p.Next)
 	}
-	p.Data, p.Next, p.Size = p.Data+tail.Data, tail.Next, max(p.Size, tail.Size)
+	if p.Data += tail.Data; p.Dropped > 0 {
+		p.Data += elidedNote(tail.Data, int(p.Dropped), fmt.Sprintf("; offset %d reads them", p.Next))
+	}
+	p.Next, p.Size = tail.Next, max(p.Size, tail.Size)
 	return p, nil
 }

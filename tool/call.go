@@ -7,6 +7,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/secret"
@@ -30,7 +31,12 @@ type Call struct {
 	kept     keptFiles
 	only     string // as in Request
 	progress func(Progress)
-	scrub    *secret.Scrubber
+	maxText  int // as in Request; 0 is that of the Env
+	output   outputTail
+
+	reportedMu sync.Mutex
+	reported   Progress // guarded by reportedMu; the last one
+	scrub      *secret.Scrubber
 }
 
 // ForkOf returns the id of the workspace to which the client is bound, or "": forks that
@@ -53,6 +59,9 @@ type Progress struct {
 func (c *Call) Progress(p Progress) {
 	if c.progress != nil {
 		p.Message = c.scrub.String(p.Message)
+		c.reportedMu.Lock()
+		c.reported = p
+		c.reportedMu.Unlock()
 		c.progress(p)
 	}
 }

@@ -76,6 +76,8 @@ type Config struct {
 	Readers  ReadScope       // the scope of a Read; "" is ReadProcess
 	Missing  []string        // programs that the workspaces lack: tools that need one are not offered
 	MaxText  int             // maximum bytes of one answer's text, and a note beside it; 0 is DefaultMaxText
+
+	Heartbeat time.Duration // how often the client hears of a call that runs; 0 is DefaultHeartbeat
 }
 
 // An Env is the state that the calls of one server share. It is safe for concurrent use.
@@ -106,6 +108,7 @@ func NewEnv(cfg Config) (*Env, error) {
 		e.MaxText = DefaultMaxText
 	}
 	e.EffectTime = cmp.Or(cfg.EffectTime, DefaultEffectTime)
+	e.Heartbeat = cmp.Or(cfg.Heartbeat, DefaultHeartbeat)
 	e.EffectWait = cmp.Or(cfg.EffectWait, DefaultEffectWait)
 	for _, t := range cfg.Tools {
 		if _, dup := e.tools[t.Name]; dup {
@@ -196,6 +199,8 @@ type Request struct {
 	Args    json.RawMessage
 	Session string // of the client
 	Only    string // the workspace that this client is bound to; "" is all
+
+	MaxText int // as in Config, if it is less than that; 0 is that
 
 	// Progress receives progress reports; may be nil.
 	Progress func(Progress)
@@ -341,7 +346,7 @@ func (e *Env) runInWorkspace(ctx context.Context, t *Tool, req Request, entry En
 	if derr != nil {
 		return Result{}, &textError{text: scrub.String(ErrorText(derr)), code: fault.Of(derr), err: derr}
 	}
-	c := &Call{Env: e, Tool: t.Name, Name: entry.Name, Workspace: ws, Session: req.Session, Args: args, Workspaces: e.Scope(req.Only), only: req.Only, progress: req.Progress, scrub: scrub}
+	c := &Call{Env: e, Tool: t.Name, Name: entry.Name, Workspace: ws, Session: req.Session, Args: args, Workspaces: e.Scope(req.Only), only: req.Only, progress: req.Progress, maxText: req.MaxText, scrub: scrub}
 	if err := e.checkApproval(ctx, c, req, t, subjects); err != nil {
 		return Result{}, err
 	}
@@ -349,7 +354,9 @@ func (e *Env) runInWorkspace(ctx context.Context, t *Tool, req Request, entry En
 	if err != nil {
 		return e.finishCall(t, c, answer{}, "", err)
 	}
+	stop := c.heartbeat(ctx)
 	a, err := e.callTool(ctx, t, c, in)
+	stop()
 	late := c.scrub.String(c.takeEffectNotes(pathSubjects(subjects)))
 	return e.finishCall(t, c, a, late+after(), err)
 }
@@ -424,7 +431,7 @@ func (e *Env) finishCall(t *Tool, c *Call, a answer, note string, err error) (Re
 	}
 	res.Text += note
 	res.Image = a.image
-	return e.truncateResult(t, c.Name, c.Workspace.ID(), res), nil
+	return c.truncateResult(t, res), nil
 }
 
 // secretScope returns the name under which the secret store has the workspace's set.

@@ -95,7 +95,7 @@ func runGrep(ctx context.Context, c *Call, in grepInput) (grepOutput, error) {
 		}
 		return grepOutput{}, fmt.Errorf("grep: %w", err)
 	}
-	return newGrepOutput(in, res, c.Env.room(readMargin)), nil
+	return newGrepOutput(in, res, c.room(readMargin)), nil
 }
 
 func (in grepInput) validate() error {

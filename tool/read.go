@@ -78,7 +78,7 @@ func readFile(ctx context.Context, c *Call, in readInput) (readOutput, error) {
 	if in.Limit < 0 {
 		return readOutput{}, Errorf(fault.InvalidArgument, "limit must not be negative")
 	}
-	w := window{first: max(in.Offset, 1), count: in.Limit, numbered: true, bytes: min(c.Env.room(readMargin), maxReadText)}
+	w := window{first: max(in.Offset, 1), count: in.Limit, numbered: true, bytes: min(c.room(readMargin), maxReadText)}
 	if w.count == 0 {
 		w.count = defaultReadLines
 	}

@@ -45,6 +45,13 @@ func (t *Tool) InputWithoutWorkspace() *jsonschema.Schema {
 	return s
 }
 
+// InputWithWorkspace returns the schema of the arguments with another description of "workspace".
+func (t *Tool) InputWithWorkspace(description string) *jsonschema.Schema {
+	s := t.Input.CloneSchemas()
+	s.Properties[workspaceKey].Description = description
+	return s
+}
+
 // outputSchema returns the schema of the answer. With workspace "all" the answer has a part
 // for each workspace instead, so no property is required then.
 func outputSchema[Out any](spec Spec) *jsonschema.Schema {

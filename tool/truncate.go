@@ -111,25 +111,25 @@ func (e *Env) Kept(ctx context.Context, only, handle string) (string, error) {
 	return k.text, nil
 }
 
-// truncateResult truncates the text of a workspace's answer and the long strings in its
-// data.
-func (e *Env) truncateResult(t *Tool, workspace, id string, r Result) Result {
-	if len(r.Text) <= e.MaxText {
+// truncateResult truncates the text of an answer and the long strings in its data.
+func (c *Call) truncateResult(t *Tool, r Result) Result {
+	most := c.mostText()
+	if len(r.Text) <= most {
 		return r
 	}
-	handle := e.keepText(workspace, id, r.Text)
+	handle := c.Env.keepText(c.Name, c.Workspace.ID(), r.Text)
 	readFrom := func(offset int) string {
 		return fmt.Sprintf("BashOutput with shell_id %q and offset %d reads them", handle, offset)
 	}
-	read := readFrom(headEnd(r.Text, e.MaxText/2))
-	text := HeadTail(r.Text, e.MaxText, read)
+	read := readFrom(headEnd(r.Text, most/2))
+	text := HeadTail(r.Text, most, read)
 	if !t.endMatters() {
-		end := headEnd(r.Text, e.room(logNote))
+		end := headEnd(r.Text, c.room(logNote))
 		text = fmt.Sprintf("%s\n... (output truncated, %d more bytes; %s)\n", strings.TrimSuffix(r.Text[:end], "\n"), len(r.Text)-end, readFrom(end))
 	}
 	return Result{
-		Text: text, Structured: truncateJSON(r.Structured, e.MaxText, read), Handle: handle,
-		DataOnly: r.DataOnly, Image: r.Image, content: HeadTail(r.content, e.MaxText, read),
+		Text: text, Structured: truncateJSON(r.Structured, most, read), Handle: handle,
+		DataOnly: r.DataOnly, Image: r.Image, content: HeadTail(r.content, most, read),
 	}
 }
 
@@ -144,7 +144,15 @@ func (t *Tool) endMatters() bool {
 }
 
 // room returns the bytes of an answer's text that remain beside a note.
-func (e *Env) room(note int) int { return max(e.MaxText-note, e.MaxText/2) }
+func (c *Call) room(note int) int { return max(c.mostText()-note, c.mostText()/2) }
+
+// mostText returns the maximum bytes of an answer's text for the client.
+func (c *Call) mostText() int {
+	if c.maxText > 0 {
+		return min(c.maxText, c.Env.MaxText)
+	}
+	return c.Env.MaxText
+}
 
 // headEnd returns where a head of at most limit bytes ends: after a line, or within a
 // very long one.
@@ -174,11 +182,23 @@ func HeadTail(text string, limit int, more string) string {
 	for len(tail) > 0 && !utf8.RuneStart(tail[0]) {
 		tail = tail[1:]
 	}
+	elided := len(text) - len(head) - len(tail)
+	end := ""
 	if more != "" {
 		more = "; " + more
+		end = elidedNote(tail, elided, more)
 	}
-	elided := len(text) - len(head) - len(tail)
-	return fmt.Sprintf("%s\n... (output truncated, %d bytes elided%s)\n%s", strings.TrimSuffix(head, "\n"), elided, more, tail)
+	return fmt.Sprintf("%s\n... (output truncated, %d bytes elided%s)\n%s%s", strings.TrimSuffix(head, "\n"), elided, more, tail, end)
+}
+
+// elidedNote is the last line of a text without its middle: some clients cut out the middle of
+// what they get, and with it the note there. text is what comes before the note.
+func elidedNote(text string, elided int, more string) string {
+	note := fmt.Sprintf("... (%d bytes in the middle were elided%s)\n", elided, more)
+	if text != "" && !strings.HasSuffix(text, "\n") {
+		note = "\n" + note
+	}
+	return note
 }
 
 // truncateJSON applies HeadTail to every string within data.

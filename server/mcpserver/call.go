@@ -38,9 +38,10 @@ func (s *Server) toolHandler(t *tool.Tool, v view) mcp.ToolHandler {
 		}
 		ask := newAsker(req)
 		var res tool.Result
+		client := quirkOf(req.ClientInfo())
 		res, err = s.opts.Env.Run(ctx, tool.Request{
 			Tool: t.Name, Args: req.Params.Arguments, Session: sessionName(ctx, req), Only: v.only,
-			Progress: progressFunc(ctx, req), Ask: ask.askFunc(),
+			MaxText: client.maxText, Progress: progressFunc(ctx, req), Ask: ask.askFunc(),
 		})
 		if ask.question != "" && err != nil {
 			return ask.askResult(), nil
@@ -52,7 +53,7 @@ func (s *Server) toolHandler(t *tool.Tool, v view) mcp.ToolHandler {
 			}
 		}
 		logCall(ctx, req, t.Name, time.Since(start), err)
-		return toolResult(res, err)
+		return toolResult(client.adapt(res), err)
 	}
 }
 
@@ -132,7 +133,7 @@ func progressFunc(ctx context.Context, req *mcp.CallToolRequest) func(tool.Progr
 		mu.Lock()
 		defer mu.Unlock()
 		if p.Done <= last {
-			p.Done = last + 1 // the protocol requires growing values
+			p.Done = last + 0.001 // the protocol requires growing values
 		}
 		last = p.Done
 		// Progress is optional, so an error is ignored.

@@ -82,7 +82,7 @@ func toolScope(t *tool.Tool) auth.Scope {
 // viewServer is the MCP server of a view, with its present tools, prompts and resources.
 type viewServer struct {
 	*mcp.Server
-	several   bool // tools have the argument workspace
+	naming    naming // of the argument workspace
 	tools     []string
 	prompts   []string
 	resources []string
@@ -176,15 +176,22 @@ func (s *Server) refreshView(ctx context.Context, v view, m *viewServer) error {
 	if err != nil {
 		return err
 	}
+	list = slices.DeleteFunc(list, func(t *tool.Tool) bool {
+		return !v.toolset.contains(t) || v.scope != "" && !(auth.Principal{Scope: v.scope}).Has(toolScope(t))
+	})
 	before := m.tools
-	if several := len(workspaces) != 1; several != m.several {
-		m.several, m.tools = several, nil // every tool is added again, with or without the argument
+	naming := namesOne
+	switch {
+	case len(workspaces) != 1:
+		naming = namesSeveral
+	case slices.ContainsFunc(list, opensWorkspaces):
+		naming = namesForks
+	}
+	if naming != m.naming {
+		m.naming, m.tools = naming, nil // every tool is added again, with its new arguments
 	}
 	var names []string
 	for _, t := range list {
-		if !v.toolset.contains(t) || v.scope != "" && !(auth.Principal{Scope: v.scope}).Has(toolScope(t)) {
-			continue
-		}
 		if slices.Contains(m.tools, t.Name) || s.addTool(m, t, v) {
 			names = append(names, t.Name)
 		}
@@ -197,6 +204,20 @@ func (s *Server) refreshView(ctx context.Context, v view, m *viewServer) error {
 	return s.refreshResources(ctx, v, m)
 }
 
+// naming says how tools show the argument workspace.
+type naming int
+
+const (
+	namesOne     naming = iota // not: there is one workspace
+	namesForks                 // briefly: there is one, and a tool opens others
+	namesSeveral               // as it is
+)
+
+// opensWorkspaces reports whether a tool may open further workspaces for its client.
+func opensWorkspaces(t *tool.Tool) bool {
+	return slices.Contains([]string{"fork", "workspace_branch", "workspace_restore"}, t.Name)
+}
+
 // addTool adds a tool to a view. The SDK panics on a schema that it refuses, which a tool of
 // a workspace may have; such a tool is left out.
 func (s *Server) addTool(m *viewServer, t *tool.Tool, v view) (added bool) {
@@ -205,9 +226,9 @@ func (s *Server) addTool(m *viewServer, t *tool.Tool, v view) (added bool) {
 			s.log.Warn("tool refused", "tool", t.Name, "error", p)
 		}
 	}()
-	d := mcpTool(t, m.several)
+	d := mcpTool(t, m.naming)
 	if out, ok := d.OutputSchema.(*jsonschema.Schema); ok && v.toolset == Default {
-		d.OutputSchema = topLevel(out, m.several)
+		d.OutputSchema = topLevel(out, m.naming == namesSeveral)
 	}
 	if most := s.opts.Env.MaxText; most > claudeMaxText {
 		d.Meta = mcp.Meta{"anthropic/maxResultSizeChars": most}
@@ -265,11 +286,16 @@ func removedNames(before, now []string) []string {
 	return out
 }
 
-// mcpTool converts a tool to MCP. The argument workspace is shown if there are several.
-func mcpTool(t *tool.Tool, several bool) *mcp.Tool {
+// mcpTool converts a tool to MCP. Some clients learn late, or never, that arguments have changed,
+// and refuse one that they do not know: where a tool opens workspaces, the argument workspace is
+// there from the beginning.
+func mcpTool(t *tool.Tool, naming naming) *mcp.Tool {
 	in := t.Input
-	if !several {
+	switch naming {
+	case namesOne:
 		in = t.InputWithoutWorkspace()
+	case namesForks:
+		in = t.InputWithWorkspace("name of the workspace, after a fork")
 	}
 	d := &mcp.Tool{
 		Name: t.Name, Description: t.Description, InputSchema: in,
