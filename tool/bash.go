@@ -17,6 +17,8 @@ const (
 	defaultBashSeconds = 120
 	maxBashSeconds     = 600
 	maxBashOutput      = 100 << 10 // bytes of a foreground command that are shown
+
+	leastMilliseconds = 10_000 // a time-out from here on is in milliseconds, as models know it from other tools
 )
 
 type bashInput struct {
@@ -57,6 +59,9 @@ func bashTool() *Tool {
 func runBash(ctx context.Context, c *Call, in bashInput) (bashOutput, error) {
 	if strings.TrimSpace(in.Command) == "" {
 		return bashOutput{}, Errorf(fault.InvalidArgument, "command is required")
+	}
+	if in.Timeout >= leastMilliseconds {
+		in.Timeout /= 1000
 	}
 	seconds, err := Seconds("timeout", in.Timeout, defaultBashSeconds, maxBashSeconds)
 	if err != nil {
@@ -194,10 +199,14 @@ func causeText(c driver.Cause) string {
 	return string(c)
 }
 
+const rejected = "command rejected: "
+
 // commandError is the error of a command that did not run.
 func commandError(err error) error {
 	if fault.Of(err) == fault.PermissionDenied || fault.Of(err) == fault.SandboxViolation {
-		return &textError{text: "command rejected: " + fault.Encode(err).Message, code: fault.Of(err), err: err}
+		// An error of the command policy says so itself.
+		text := strings.Replace(strings.TrimPrefix(fault.Encode(err).Message, "cmdpolicy: "), rejected, "", 1)
+		return &textError{text: rejected + text, code: fault.Of(err), err: err}
 	}
 	return err
 }

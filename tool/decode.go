@@ -58,6 +58,20 @@ func splitArguments(args json.RawMessage) (map[string]json.RawMessage, error) {
 	return m, nil
 }
 
+// withoutAliases gives arguments the names that the tool knows. A name that is given, too, wins.
+func (t *Tool) withoutAliases(args map[string]json.RawMessage) {
+	for alias, name := range t.Aliases {
+		value, ok := args[alias]
+		if !ok {
+			continue
+		}
+		delete(args, alias)
+		if _, given := args[name]; name != "" && !given {
+			args[name] = value
+		}
+	}
+}
+
 // checkNames returns an error for unknown and missing arguments.
 func (a arguments) checkNames(args map[string]json.RawMessage) error {
 	var unknown []string

@@ -154,6 +154,9 @@ func (e *Env) Available(ctx context.Context, only string) ([]*Tool, error) {
 		if t.Family == Secrets && !e.hasSecrets(ctx, list) || t.Program != "" && slices.Contains(e.Missing, t.Program) {
 			continue
 		}
+		if t.Name == watchEventsName && e.ReadOnly {
+			continue // the tool that starts what it shows is not offered
+		}
 		if e.allowsTool(t) && (len(t.Needs) == 0 || slices.ContainsFunc(list, t.fitsWorkspace)) {
 			out = append(out, t)
 		}
@@ -254,6 +257,7 @@ func (e *Env) run(ctx context.Context, req Request) (_ Result, err error) {
 	if err != nil {
 		return Result{}, err
 	}
+	t.withoutAliases(args)
 	name, err := workspaceArgument(args)
 	if err != nil {
 		return Result{}, err

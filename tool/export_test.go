@@ -13,4 +13,6 @@ func TryPatch(ctx context.Context, patch, content string) {
 	}
 }
 
+var CommandError = commandError
+
 var WithoutStutter = withoutStutter

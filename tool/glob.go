@@ -62,6 +62,7 @@ func runGlob(ctx context.Context, c *Call, in globInput) (globOutput, error) {
 			return globOutput{}, Errorf(fault.InvalidArgument, "path is not a directory: %s", in.Path)
 		}
 	}
+	in.Pattern = strings.TrimPrefix(in.Pattern, c.Root()+"/") // as paths may be absolute, too
 	res, err := c.Workspace.Glob(ctx, globPattern(in.Pattern, c.relPath(in.Path)), &driver.GlobOptions{Path: in.Path, GitIgnore: true, Hidden: true, Stat: true})
 	if err != nil {
 		return globOutput{}, fmt.Errorf("glob: %w", err)

@@ -73,6 +73,7 @@ type grepTally struct {
 func grepTool() *Tool {
 	return New(Spec{
 		Name: "Grep", Family: Search, Needs: []workspace.Capability{driver.CapFS}, ReadOnly: true, Idempotent: true, FanOut: true,
+		Aliases:     map[string]string{"-i": "case_insensitive", "-A": "after", "-B": "before", "-C": "context", "-n": ""}, // lines have their numbers
 		Description: "Search the text of files for a regular expression. Files that .gitignore excludes are left out.",
 	}, runGrep)
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"io"
+	"path"
 	"strconv"
 	"strings"
 
@@ -138,7 +139,28 @@ func (c *Call) fileError(ctx context.Context, verb, name string, err error) erro
 			return Errorf(fault.InvalidArgument, "path is a directory: %s", name)
 		}
 	}
-	return PathError(verb, name, err)
+	perr := PathError(verb, name, err)
+	if fault.Of(err) == fault.NotFound {
+		if other := c.otherCase(ctx, name); other != "" {
+			return &textError{text: ErrorText(perr) + "; there is " + other, code: fault.NotFound, err: err}
+		}
+	}
+	return perr
+}
+
+// otherCase returns the file whose name differs from a missing one in case alone; "" if none does.
+func (c *Call) otherCase(ctx context.Context, name string) string {
+	dir, base := path.Split(name)
+	list, err := c.Workspace.ReadDir(ctx, cmp.Or(dir, "."))
+	if err != nil {
+		return ""
+	}
+	for _, e := range list {
+		if found := path.Base(e.Path); strings.EqualFold(found, base) {
+			return dir + found
+		}
+	}
+	return ""
 }
 
 var (

@@ -47,6 +47,10 @@ type Spec struct {
 	// both the text and the data sends the text and Result.DataOnly.
 	TextOnly bool
 
+	// Aliases are other names of arguments, which models know from other tools. "" drops the
+	// argument.
+	Aliases map[string]string
+
 	Program    string // that the tool runs and can't do without; "" is none
 	FanOut     bool   // takes workspace "all"
 	BuiltIn    bool   // with Family Extra: of a Source of Croft, not of a provider

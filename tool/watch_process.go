@@ -121,9 +121,11 @@ func (c *Call) watchOf(shellID string) (*watch, error) {
 	return set.get(shellID), nil
 }
 
+const watchEventsName = "watch_process_events"
+
 func watchEventsTool() *Tool {
 	return New(Spec{
-		Name: "watch_process_events", Family: Shell, Needs: []workspace.Capability{driver.CapShell}, ReadOnly: true, Idempotent: true,
+		Name: watchEventsName, Family: Shell, Needs: []workspace.Capability{driver.CapShell}, ReadOnly: true, Idempotent: true,
 		Description: "Show the events of a command that watch_process started.",
 	}, watchEvents)
 }
