@@ -1,6 +1,7 @@
 package lsp
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -88,11 +89,13 @@ func (s *Set) findName(ctx context.Context, name string, files []string) (positi
 		left = len(found) - len(files)
 	}
 	var exact, same []Symbol // of the whole name, of its last part
+	var failed error
 	for _, file := range files {
 		list, err := s.DocumentSymbols(ctx, file)
-		if err != nil {
+		if err != nil && (one || ctx.Err() != nil) {
 			return position{}, err
 		}
+		failed = cmp.Or(failed, err) // the server of another language may not be there
 		for _, sym := range list {
 			if lastPart(cleanName(sym.Name)) != last {
 				continue
@@ -122,6 +125,8 @@ func (s *Set) findName(ctx context.Context, name string, files []string) (positi
 		return s.positionOf(ctx, exact[0], last)
 	case len(exact) > 0:
 		return position{}, ambiguous(name, exact, left)
+	case failed != nil:
+		return position{}, failed
 	case len(same) > 0:
 		return position{}, tool.Errorf(fault.NotFound, "no declaration of %q found; there is:\n%s", name, listSymbols(same))
 	}

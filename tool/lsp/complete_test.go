@@ -24,6 +24,7 @@ func TestComplete(t *testing.T) {
 		symbol         string
 		refs           []string // files with references
 		also           []string // files with the name as text alone
+		renamed        map[string]string
 	}{
 		{
 			name: "CommonJS without a configuration", language: "typescript",
@@ -36,6 +37,11 @@ func TestComplete(t *testing.T) {
 				"History.md":      "normalizeType is new\n",
 			},
 			symbol: "normalizeType", refs: []string{"lib/main.js", "lib/response.js", "lib/utils.js", "test/utils.js"}, also: []string{"History.md"},
+			renamed: map[string]string{
+				"lib/main.js":     "var normalizeType = require('./utils').renamed;\nexports.type = function () { return normalizeType('a'); };\n",
+				"lib/response.js": "const { renamed } = require('./utils');\nexports.send = () => renamed('b');\n",
+				"test/utils.js":   "const utils = require('../lib/utils');\nutils.renamed('c');\n",
+			},
 		},
 		{
 			name: "pyright with include", language: "python", commands: [][]string{{"pyright-langserver", "--stdio"}},
@@ -46,6 +52,9 @@ func TestComplete(t *testing.T) {
 				"docs/api.md": "`style(text)`\n",
 			},
 			symbol: "style", refs: []string{"examples/e.py", "src/pkg/__init__.py", "src/pkg/termui.py", "tests/test_style.py"}, also: []string{"docs/api.md"},
+			renamed: map[string]string{
+				"tests/test_style.py": "import pkg\n\n\ndef test_style():\n    assert pkg.renamed('a') == 'a'\n", "examples/e.py": "from pkg import renamed\n\nrenamed('b')\n",
+			},
 		},
 		{
 			name: "packages of a workspace with project references", language: "typescript",
@@ -128,11 +137,14 @@ func TestComplete(t *testing.T) {
 			var renamed []string
 			for _, e := range edits {
 				renamed = append(renamed, e.Path)
+				if want, ok := tt.renamed[e.Path]; ok && string(e.After) != want {
+					t.Errorf("%s is\n%s\nwant\n%s", e.Path, e.After, want)
+				}
 			}
 			if diff := cmp.Diff(tt.refs, renamed); diff != "" {
 				t.Errorf("renamed files (-want +got):\n%s", diff)
 			}
-			if text := left.text("were not changed"); len(tt.also) > 0 && !strings.Contains(text, "that were not changed: "+strings.Join(tt.also, ", ")) {
+			if text := left.text("were not changed"); len(tt.also) > 0 && (!strings.Contains(text, "that were not changed, in ") || !strings.Contains(text, strings.Join(tt.also, ", "))) {
 				t.Errorf("the answer says %q", text)
 			}
 		})
@@ -154,7 +166,7 @@ func TestNameAt(t *testing.T) {
 // TestLongRename: the diff of a rename that was written is cut, and what is left out is said.
 func TestLongRename(t *testing.T) {
 	out := renameOutput{Applied: true, Files: []renameFile{{"a.go", 1, "--- a/a.go\n"}, {"b.go", 90, ""}}, Also: &Mentions{Name: "f", Places: 3, Files: []string{"README.md", "c.js"}}}
-	want := "Rename → \"g\" touched 2 file(s):\n  - a.go (1 edit(s))\n  - b.go (90 edit(s))\nalso as text in 3 place(s) of 2 file(s) that were not changed: README.md, c.js\n" +
+	want := "Rename → \"g\" touched 2 file(s):\n  - a.go (1 edit(s))\n  - b.go (90 edit(s))\nalso as text in 3 place(s) that were not changed, in 2 file(s): README.md, c.js\n" +
 		"\nThese files were written:\n\n--- a/a.go\n... (the diffs of 1 more file(s) are left out)\n"
 	if diff := cmp.Diff(want, out.describe("g")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -24,6 +24,12 @@
 // The protocol counts columns in UTF-16 code units. Columns in this package are characters,
 // counted from 1; they are converted with the text of the line.
 //
+// # Complete answers
+//
+// Some servers answer from the files that they have loaded. Before [Set.References] and
+// [Set.Rename] the name is searched as a whole word, and the files that have it are opened in
+// such a server. [Mentions] are the places that remain.
+//
 // # Renames
 //
 // [Set.Rename] returns the edits of a rename. [Set.Apply] writes them, all or none: a file

@@ -142,9 +142,6 @@ func (k knownLines) add(root, uri string, line int) {
 // not on known lines, and have the same definition. Some servers leave out such places in
 // files that their configuration does not name. The lines are added to known.
 func (c *client) confirmMentions(ctx context.Context, q *symbolQuestion, known knownLines) (wireLocations, error) {
-	if !c.spec.loadedOnly {
-		return nil, nil
-	}
 	pos, err := toWire(q.text, q.line, q.col)
 	if err != nil {
 		return nil, err
@@ -276,7 +273,7 @@ func (m *Mentions) text(done string) string {
 	}
 	var b strings.Builder
 	if m.Places > 0 {
-		fmt.Fprintf(&b, "also as text in %d place(s) of %d file(s) that %s: %s\n", m.Places, len(m.Files), done, firstFiles(m.Files))
+		fmt.Fprintf(&b, "also as text in %d place(s) that %s, in %d file(s): %s\n", m.Places, done, len(m.Files), firstFiles(m.Files))
 	}
 	if len(m.Unopened) > 0 {
 		fmt.Fprintf(&b, "incomplete: %d file(s) with the name were too many or too large for the language server: %s\n", len(m.Unopened), firstFiles(m.Unopened))

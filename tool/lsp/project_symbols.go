@@ -45,14 +45,20 @@ func (s *Set) search(ctx context.Context, name, query string) (symbols, error) {
 		}
 	}
 	var list []Symbol
+	var failed []string
 	for _, file := range files {
 		found, err := s.WorkspaceSymbols(ctx, file, query)
 		if err != nil {
-			return symbols{}, err
+			if failed = append(failed, tool.ErrorText(err)); len(failed) == len(files) || ctx.Err() != nil {
+				return symbols{}, err
+			}
 		}
 		list = append(list, found...)
 	}
 	var b strings.Builder
+	for _, text := range failed {
+		fmt.Fprintf(&b, "incomplete: %s\n", text)
+	}
 	fmt.Fprintf(&b, "%d symbol(s) for %q", len(list), query)
 	if len(list) > maxSymbols {
 		fmt.Fprintf(&b, ", the first %d", maxSymbols)

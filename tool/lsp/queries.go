@@ -135,10 +135,14 @@ func (s *Set) References(ctx context.Context, name string, line, col int) (list 
 		if len(found) == 0 {
 			return nil
 		}
+		var err error
 		for _, w := range found {
 			known.add(c.root, w.URI, w.Range.Start.Line)
 		}
-		more, err := c.confirmMentions(ctx, q, known)
+		var more wireLocations
+		if c.spec.loadedOnly {
+			more, err = c.confirmMentions(ctx, q, known)
+		}
 		if err == nil {
 			list, err = c.convertLocations(ctx, append(found, more...))
 		}

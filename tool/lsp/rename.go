@@ -40,7 +40,10 @@ func (s *Set) Rename(ctx context.Context, name string, line, col int, newName st
 				}
 			}
 		}
-		more, err := c.confirmMentions(ctx, q, known)
+		var more wireLocations
+		if c.spec.renamesConfigured {
+			more, err = c.confirmMentions(ctx, q, known)
+		}
 		for _, m := range more {
 			edits[m.URI] = append(edits[m.URI], textEdit{m.Range, newName})
 		}

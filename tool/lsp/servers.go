@@ -25,6 +25,11 @@ type server struct {
 	// part of the files that a configuration names.
 	loadedOnly bool
 
+	// renamesConfigured is set if a rename leaves out open files that the configuration of the
+	// server does not include. Other servers keep a variable that an import sets, which the
+	// definition of its uses does not tell.
+	renamesConfigured bool
+
 	announces bool     // reports when it begins to load a project
 	projects  []string // or reports so if one of these files exists
 }
@@ -37,7 +42,7 @@ var servers = []server{
 		options: map[string]any{"pullDiagnostics": true},
 	},
 	{
-		name: "python", loadedOnly: true, commands: [][]string{{"pyright-langserver", "--stdio"}, {"basedpyright-langserver", "--stdio"}, {"pylsp"}},
+		name: "python", loadedOnly: true, renamesConfigured: true, commands: [][]string{{"pyright-langserver", "--stdio"}, {"basedpyright-langserver", "--stdio"}, {"pylsp"}},
 		settings: map[string]any{"pylsp": map[string]any{}, "python": map[string]any{"analysis": map[string]any{"autoSearchPaths": true}}},
 		install:  "npm install -g pyright, or the package python3-pylsp",
 	},
