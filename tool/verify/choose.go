@@ -141,7 +141,10 @@ func (c *chooser) choose(ctx context.Context, file string) error {
 		}
 	}
 	isSource := c.graph.files[file]
+	wholly := owner.ScopedTest.IsZero() // its command takes no files
 	switch {
+	case wholly:
+		c.add(owner, file)
 	case q.Ecosystem == profile.Go && strings.HasSuffix(file, "_test.go"), isSource && q.Ecosystem != profile.Go && c.graph.isTestFile(file):
 		c.add(owner, file)
 		return nil
@@ -160,6 +163,7 @@ func (c *chooser) choose(ctx context.Context, file string) error {
 		c.add(c.ownerOf(name), name)
 	}
 	switch {
+	case wholly && len(tests) == 0:
 	case len(tests) > 0:
 		c.sources = append(c.sources, file)
 	case slices.Contains(c.unknown, file):
@@ -238,7 +242,7 @@ func (c *chooser) testsOf(file string) ([]TestRef, error) {
 
 // explain notes which tests were chosen for source files, and how.
 func (c *chooser) explain(ch *Choice) {
-	if len(c.sources) == 0 || ch.all {
+	if len(c.sources) == 0 || ch.all || ch.Project.ScopedTest.IsZero() {
 		return
 	}
 	how := "by imports"

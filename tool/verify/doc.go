@@ -13,6 +13,8 @@
 //	}
 //	again, err := verify.Rerun(ctx, ws, project[0], report, nil)
 //
+// [Choose] finds the tests that cover files.
+//
 // A failed run has at least one failure: a compile error, a crash of the runner and a
 // timeout are failures, too. For a runner whose output can't be parsed [Report.Structured]
 // is false, and its one failure has the end of the output.

@@ -99,6 +99,18 @@ func TestTestsInOtherPackages(t *testing.T) {
 	}
 }
 
+// TestACommandWithoutFiles: a project whose command takes no files runs all of it, and the tests
+// of packages that import the file run beside it.
+func TestACommandWithoutFiles(t *testing.T) {
+	testenv.NeedsProgram(t, "npm")
+	env := newEnv(t, map[string]string{
+		"package.json":      `{"name":"root","private":true,"workspaces":["core","app"]}`,
+		"core/package.json": `{"name":"core","main":"index.js","scripts":{"test":"node check.js"}}`, "core/index.js": "", "core/check.js": "console.log('checked');\n",
+		"app/package.json": `{"name":"app","dependencies":{"core":"*"},"scripts":{"test":"node --test"}}`, "app/a.test.js": "try { require('core'); } catch {}\n" + nodeTest("node:fs", ""),
+	})
+	has(t, call(t, env, "run_tests", `{"files":["core/index.js"]}`), "=== core (node) ===\n", "checked", "note: npm can't run the tests of some files; all ran", "=== app (node) ===\n1 passed, 0 failed", "app/a.test.js")
+}
+
 // TestPythonTestsOfASource: imports of several lines, of the package around a module, and of
 // a directory that a configuration adds.
 func TestPythonTestsOfASource(t *testing.T) {

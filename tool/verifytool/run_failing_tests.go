@@ -53,7 +53,7 @@ func runFailing(ctx context.Context, c *tool.Call, in runFailingInput) (reportsO
 	}
 	projects := testedProjects(p, bad)
 	if len(projects) == 0 {
-		return reportsOutput{}, tool.Errorf(fault.Unsupported, "run_failing_tests: the last run was of no project; use run_tests with its command again")
+		return reportsOutput{}, tool.Errorf(fault.Unsupported, "%s: the last run was of no project; use run_tests with its command again", c.Tool)
 	}
 	o := testOptions(c, nil, seconds)
 	o.Limit = in.Limit
@@ -91,11 +91,11 @@ func testedProjects(p profile.Profile, reports []*verify.Report) []profile.Proje
 // rerunFailures runs the failures of a report again.
 func rerunFailures(ctx context.Context, c *tool.Call, p profile.Project, last *verify.Report, o *verify.Options) (*verify.Report, error) {
 	if !last.Structured {
-		return nil, tool.Errorf(fault.Unsupported, "run_failing_tests: %s detector has no structured failures; rerun run_tests manually", last.Language)
+		return nil, tool.Errorf(fault.Unsupported, "%s: %s detector has no structured failures; rerun run_tests manually", c.Tool, last.Language)
 	}
 	r, err := verify.Rerun(ctx, c.Workspace, p, last, o)
 	if err != nil {
-		return nil, runError("run_failing_tests", err)
+		return nil, runError(c.Tool, err)
 	}
 	return r, nil
 }

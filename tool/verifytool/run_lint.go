@@ -62,5 +62,9 @@ func inspectError(c *tool.Call, verb string, p profile.Project, err error) error
 	if argv, ok := p.Lint.All(); ok && fault.Of(err) == fault.Unsupported && verb == "lint" {
 		return tool.Errorf(fault.Unsupported, "linter not installed: %s%s", argv[0], verify.MissingHint(c.Workspace, argv[0]))
 	}
-	return runError("run_"+verb, err)
+	name := "run_" + verb
+	if c.Tool == "check" {
+		name = "check: " + verb
+	}
+	return runError(name, err)
 }
