@@ -53,6 +53,18 @@ func TestEarlyEnd(t *testing.T) {
 	}
 }
 
+// TestCommandsWithoutTests: a command that only describes the runner has no tests to lose.
+func TestCommandsWithoutTests(t *testing.T) {
+	testenv.NeedsProgram(t, "pytest")
+	ws, _ := open(t, local.Kind, map[string]string{"pytest.ini": "[pytest]\n", "setup.py": "", "test_a.py": "def test_a():\n    pass\n"})
+	for _, command := range []string{"pytest --version", "pytest --collect-only", "python3 -m unittest --help"} {
+		r, err := Test(t.Context(), ws, project(t, ws), &Options{Command: command})
+		if err != nil || !r.OK() {
+			t.Errorf("%s: %v, %+v", command, err, r)
+		}
+	}
+}
+
 // outcome shows what a run found.
 func outcome(r *Report) string {
 	var list []string

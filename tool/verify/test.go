@@ -289,13 +289,20 @@ func (t *testRun) run(ctx context.Context, j *job) error {
 		if ran.Cause != "" && !res.understood {
 			res = printed(t.runner.name, w, place)
 		}
-		if res.early && ran.Cause == "" && (ran.ExitCode == 0 || len(res.failures) > 0) {
+		if res.early && !runsNoTests(j.argv) && ran.Cause == "" && (ran.ExitCode == 0 || len(res.failures) > 0) {
 			res.understood = true
 			res.addFailure(Failure{Kind: KindSetup, Message: t.runner.name + " " + endedEarly, Output: string(w.bothStreams())})
 		}
 		t.addResults(res)
 	}
 	return nil
+}
+
+// runsNoTests reports whether a command only lists tests or describes the runner.
+func runsNoTests(argv []string) bool {
+	return slices.ContainsFunc(argv, func(a string) bool {
+		return slices.Contains([]string{"--version", "--help", "-h", "--collect-only", "--co", "--fixtures", "--markers", "--listTests", "--showConfig", "--list"}, a)
+	})
 }
 
 // endedEarly is the message of a run that did not come to its end, whatever its status.
