@@ -103,7 +103,8 @@ func (d *parsedFile) assignedTo(want string) []*Func {
 	var out []*Func
 	for i := range d.funcs {
 		f := &d.funcs[i]
-		if start := bytes.LastIndexByte(d.src[:f.start], '\n') + 1; f.Name == last && f.bodyStart > start && assignment.Match(d.src[start:f.bodyStart]) {
+		start := bytes.LastIndexByte(d.src[:f.start], '\n') + 1
+		if f.Name == last && f.bodyStart > start && assignment.Match(d.src[start:f.bodyStart]) {
 			out = append(out, f)
 		}
 	}

@@ -19,10 +19,11 @@ const maxNameFiles = 30
 
 var (
 	// The text before a name, and after it, on a line that may declare the name.
-	declaringBefore = lazyregexp.New(`(?:\b(?:func|function|class|def|const|let|var|type|interface|enum|struct|union|fn|trait|mod|namespace|export|static|define|typedef)\b[^=;]*|\.)$`)
-	declaringStart  = lazyregexp.New(`^\s*(?:[\w$<>\[\],*&:~]+\s+)*[*&]*$`)
-	importing       = lazyregexp.New(`\brequire\s*\(|\bimport\b`)
-	declaringAfter  = lazyregexp.New(`^\s*(?:[=:(<;]|$)`)
+	declaringBefore = lazyregexp.New(`(?:\b(?:func|function|class|def|const|let|var|type|interface|enum|struct|union|fn|trait|mod|` +
+		`namespace|export|static|define|typedef)\b[^=;]*|\.)$`)
+	declaringStart = lazyregexp.New(`^\s*(?:[\w$<>\[\],*&:~]+\s+)*[*&]*$`)
+	importing      = lazyregexp.New(`\brequire\s*\(|\bimport\b`)
+	declaringAfter = lazyregexp.New(`^\s*(?:[=:(<;]|$)`)
 )
 
 // mayDeclare reports whether a line looks as if it declared a name.
@@ -100,7 +101,9 @@ func (s *Set) findName(ctx context.Context, name string, files []string) (positi
 			if lastPart(cleanName(sym.Name)) != last {
 				continue
 			}
-			if same = append(same, sym); isNamed(sym, name) && !slices.ContainsFunc(exact, func(o Symbol) bool { return o.Path == sym.Path && o.Container == sym.Container && o.Name == sym.Name }) {
+			same = append(same, sym)
+			equal := func(o Symbol) bool { return o.Path == sym.Path && o.Container == sym.Container && o.Name == sym.Name }
+			if isNamed(sym, name) && !slices.ContainsFunc(exact, equal) {
 				exact = append(exact, sym) // declarations of one symbol, such as overloads, count once
 			}
 		}
@@ -152,7 +155,8 @@ func (s *Set) useOf(ctx context.Context, name, last string, files []string, one 
 		return position{}, err
 	}
 	if m := t.except(nil); m.Places > 0 {
-		return position{}, tool.Errorf(fault.NotFound, "no declaration of %q found; it is a text in %s: give file_path, and line and col if that is not enough", name, firstFiles(m.Files))
+		const text = "no declaration of %q found; it is a text in %s: give file_path, and line and col if that is not enough"
+		return position{}, tool.Errorf(fault.NotFound, text, name, firstFiles(m.Files))
 	}
 	return position{}, tool.Errorf(fault.NotFound, "no declaration of %q found: it is in no file", name)
 }
@@ -269,7 +273,8 @@ func ambiguous(name string, list []Symbol, left int) error {
 	if left > 0 {
 		text += fmt.Sprintf("  %d more files that may declare it were not looked at\n", left)
 	}
-	return tool.Errorf(fault.InvalidArgument, "%q may be one of several symbols; give its container (CONTAINER.NAME), file_path, or file_path and line:\n%s", name, text)
+	const what = "%q may be one of several symbols; give its container (CONTAINER.NAME), file_path, or file_path and line:\n%s"
+	return tool.Errorf(fault.InvalidArgument, what, name, text)
 }
 
 func listSymbols(list []Symbol) string {

@@ -26,11 +26,13 @@ const (
 // Mentions are the places that have a name as text, in code, comments and other files, and
 // that are not in an answer of the language server.
 type Mentions struct {
-	Name     string   `json:"name"`
-	Places   int      `json:"places"`
-	Files    []string `json:"files,omitempty"`                                      // sorted
-	Unopened []string `json:"unopened,omitempty"`                                   // files of the language that were too many or too large to be opened in the server
-	Partial  string   `json:"partial,omitempty" jsonschema:"what was not searched"` //
+	Name   string   `json:"name"`
+	Places int      `json:"places"`
+	Files  []string `json:"files,omitempty"` // sorted
+
+	// Unopened are files of the language that were too many or too large for the server.
+	Unopened []string `json:"unopened,omitempty"`
+	Partial  string   `json:"partial,omitempty" jsonschema:"what was not searched"`
 }
 
 // textSearch has the places of a name by file.
@@ -165,13 +167,15 @@ func (c *client) confirmMentions(ctx context.Context, q *symbolQuestion, known k
 				continue
 			}
 			if asked >= maxConfirmed || time.Now().After(until) {
-				q.search.partial = strings.TrimPrefix(fmt.Sprintf("%s; the language server was asked about the first %d places of the text alone", q.search.partial, asked), "; ")
+				text := fmt.Sprintf("the language server was asked about the first %d places of the text alone", asked)
+				q.search.partial = strings.TrimPrefix(q.search.partial+"; "+text, "; ")
 				return out, nil
 			}
-			found, err := c.sameSymbol(ctx, q, name, text, p.line, own, &asked)
+			found, n, err := c.sameSymbol(ctx, q.search.name, name, text, p.line, own)
 			if err != nil {
 				return nil, err
 			}
+			asked += n
 			if len(found) > 0 {
 				known.add(c.root, found[0].URI, p.line-1)
 				out = append(out, found...)
@@ -181,16 +185,17 @@ func (c *client) confirmMentions(ctx context.Context, q *symbolQuestion, known k
 	return out, nil
 }
 
-// sameSymbol returns the places of a line at which a question's name has these definitions.
-func (c *client) sameSymbol(ctx context.Context, q *symbolQuestion, name string, text []byte, line int, own map[string]bool, asked *int) (wireLocations, error) {
+// sameSymbol returns the places of a line at which a word has these definitions, and for how
+// many the server was asked.
+func (c *client) sameSymbol(ctx context.Context, word, name string, text []byte, line int, own map[string]bool) (wireLocations, int, error) {
 	content, _, _ := lineOf(text, line-1)
 	var out wireLocations
-	for _, at := range wholeWord(q.search.name).FindAllIndex(content, -1) {
-		*asked++
+	places := wholeWord(word).FindAllIndex(content, -1)
+	for _, at := range places {
 		start := wirePosition{line - 1, wireUnits(content[:at[0]])}
 		defs, err := c.definitionsAt(ctx, name, start)
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		same := len(defs) > 0
 		for d := range defs {
@@ -201,7 +206,7 @@ func (c *client) sameSymbol(ctx context.Context, q *symbolQuestion, name string,
 			out = append(out, wireLocation{URI: uriOf(c.root, name), Range: wireRange{start, end}})
 		}
 	}
-	return out, nil
+	return out, len(places), nil
 }
 
 // definitionsAt returns where the symbol at a position is defined, as keys to compare; none if
@@ -276,7 +281,8 @@ func (m *Mentions) text(done string) string {
 		fmt.Fprintf(&b, "also as text in %d place(s) that %s, in %d file(s): %s\n", m.Places, done, len(m.Files), firstFiles(m.Files))
 	}
 	if len(m.Unopened) > 0 {
-		fmt.Fprintf(&b, "incomplete: %d file(s) with the name were too many or too large for the language server: %s\n", len(m.Unopened), firstFiles(m.Unopened))
+		const text = "incomplete: %d file(s) with the name were too many or too large for the language server: %s\n"
+		fmt.Fprintf(&b, text, len(m.Unopened), firstFiles(m.Unopened))
 	}
 	if m.Partial != "" {
 		fmt.Fprintf(&b, "incomplete: %s\n", m.Partial)

@@ -11,7 +11,8 @@ func findDefinitionTool() *tool.Tool {
 }
 
 func findReferencesTool() *tool.Tool {
-	return newPositionTool("find_references", "Find all uses of a symbol, given by name or at a position, with its declaration, and where else its name is a text.", (*Set).references)
+	return newPositionTool("find_references",
+		"Find all uses of a symbol, given by name or at a position, with its declaration, and where else its name is a text.", (*Set).references)
 }
 
 func hoverTool() *tool.Tool {

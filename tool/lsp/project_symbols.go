@@ -73,7 +73,9 @@ func (s *Set) search(ctx context.Context, name, query string) (symbols, error) {
 
 // filesWith returns one file of each language that has a text; an error if there is none.
 func (s *Set) filesWith(ctx context.Context, text string) ([]string, error) {
-	o := workspace.GrepOptions{GitIgnore: true, Literal: true, IgnoreCase: true, Include: sourceGlobs(), Exclude: []string{"**/node_modules/**"}, MaxPerFile: 1}
+	o := workspace.GrepOptions{
+		GitIgnore: true, Literal: true, IgnoreCase: true, Include: sourceGlobs(), Exclude: []string{"**/node_modules/**"}, MaxPerFile: 1,
+	}
 	res, err := s.ws.Grep(ctx, text, &o)
 	if err != nil {
 		return nil, fmt.Errorf("lsp: search %s: %w", text, err)
@@ -87,7 +89,8 @@ func (s *Set) filesWith(ctx context.Context, text string) ([]string, error) {
 		}
 	}
 	if len(files) == 0 {
-		return nil, tool.Errorf(fault.NotFound, "no file with a language server has %q as text; with file_path the server of that file is asked", text)
+		const none = "no file with a language server has %q as text; with file_path the server of that file is asked"
+		return nil, tool.Errorf(fault.NotFound, none, text)
 	}
 	return files, nil
 }

@@ -26,7 +26,8 @@ type FileEdit struct {
 // places that have its name as text and would not change; no changes if it can't be renamed.
 func (s *Set) Rename(ctx context.Context, name string, line, col int, newName string) (list []FileEdit, also *Mentions, err error) {
 	var found *workspaceEdit
-	q := &symbolQuestion{name: name, line: line, col: col, method: "textDocument/rename", result: &found, more: map[string]any{"newName": newName}, whole: true}
+	q := &symbolQuestion{name: name, line: line, col: col, method: "textDocument/rename", result: &found, whole: true}
+	q.more = map[string]any{"newName": newName}
 	known := knownLines{}
 	q.then = func(ctx context.Context, c *client) error {
 		edits, err := found.byURI()

@@ -37,7 +37,8 @@ type renameOutput struct {
 func (o renameOutput) Text() string { return o.text }
 
 func renameSymbolTool() *tool.Tool {
-	spec := toolSpec("rename_symbol", "Rename a symbol, given by name or at a position, in all files that its language server knows. Shows the diff; with apply it is written, all files or none. Says where else the old name is a text. The file must have been read before.")
+	spec := toolSpec("rename_symbol", "Rename a symbol, given by name or at a position, in all files that its language server knows. "+
+		"Shows the diff; with apply it is written, all files or none. Says where else the old name is a text. The file must have been read before.")
 	spec.ReadOnly, spec.Idempotent, spec.Destructive = false, false, true
 	return tool.New(spec, renameSymbol)
 }

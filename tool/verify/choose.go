@@ -61,7 +61,8 @@ func Choose(ctx context.Context, ws *workspace.Workspace, p profile.Profile, pro
 // isOfAnother reports whether a file belongs to another one of several projects.
 func isOfAnother(p profile.Profile, projects []profile.Project, q profile.Project, file string) bool {
 	own, ok := p.For(file)
-	if !ok || len(projects) < 2 || !slices.ContainsFunc(projects, func(o profile.Project) bool { return o.Dir == own.Dir && o.Ecosystem == own.Ecosystem }) {
+	isOwner := func(o profile.Project) bool { return o.Dir == own.Dir && o.Ecosystem == own.Ecosystem }
+	if !ok || len(projects) < 2 || !slices.ContainsFunc(projects, isOwner) {
 		return false
 	}
 	if own.Ecosystem == profile.Node && q.Ecosystem == profile.Node {
@@ -92,7 +93,8 @@ func chooseIn(ctx context.Context, ws *workspace.Workspace, p profile.Profile, q
 		}
 	}
 	if len(c.choices) == 0 && len(c.none) > 0 {
-		return nil, fmt.Errorf("verify: test %s: %w: no test covers %s: none imports it, directly or not; without files all tests run", q.Dir, fault.NotFound, strings.Join(c.none, ", "))
+		const text = "verify: test %s: %w: no test covers %s: none imports it, directly or not; without files all tests run"
+		return nil, fmt.Errorf(text, q.Dir, fault.NotFound, strings.Join(c.none, ", "))
 	}
 	slices.SortStableFunc(c.choices, func(a, b *Choice) int { return c.rank(a) - c.rank(b) })
 	var out []Choice
@@ -235,7 +237,8 @@ func (c *chooser) testsOf(file string) ([]TestRef, error) {
 	}
 	if more := len(tests) - 1; more > 0 {
 		ch := c.choiceOf(c.project)
-		ch.notes = append(ch.notes, fmt.Sprintf("the tests of its package cover %s; those of %d other packages that import it did not run", file, more))
+		text := fmt.Sprintf("the tests of its package cover %s; those of %d other packages that import it did not run", file, more)
+		ch.notes = append(ch.notes, text)
 	}
 	return tests[own : own+1], nil
 }

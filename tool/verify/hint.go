@@ -76,7 +76,8 @@ func MissingHint(ws *workspace.Workspace, program string) string {
 	if name := toolchains[path.Base(program)]; name != "" {
 		flag = "--toolchain " + name + " or " + flag
 	}
-	return "; a sandbox has the programs below /usr and /opt of the host, and not those of home directories. If the user has it there, the operator can show it with " + flag +
+	return "; a sandbox has the programs below /usr and /opt of the host, and not those of home directories. " +
+		"If the user has it there, the operator can show it with " + flag +
 		"; else install it there, or use an image that has it with --provider docker"
 }
 

@@ -38,7 +38,8 @@ func (p *nodePackage) dependsOn(name string) bool {
 
 // readPackages reads the package.json files below a directory, and Mocha's configurations.
 func (g *importGraph) readPackages(ctx context.Context, ws *workspace.Workspace) error {
-	res, err := ws.Glob(ctx, "**/{package.json,.mocharc.json,.mocharc.jsonc,.mocharc.yml,.mocharc.yaml}", &workspace.GlobOptions{Path: g.dir, GitIgnore: true, Limit: maxSources})
+	const manifests = "**/{package.json,.mocharc.json,.mocharc.jsonc,.mocharc.yml,.mocharc.yaml}"
+	res, err := ws.Glob(ctx, manifests, &workspace.GlobOptions{Path: g.dir, GitIgnore: true, Limit: maxSources})
 	if err != nil {
 		return err
 	}
@@ -88,12 +89,15 @@ func isInside(dir, file string) bool {
 var (
 	scriptExts = []string{".js", ".ts", ".tsx", ".jsx", ".mjs", ".cjs", ".mts", ".cts", ".vue", ".svelte"}
 
-	nodeImport = lazyregexp.New(`(?m)(?:\bfrom\s*|\bimport\s*\(?\s*(?:/\*.*?\*/\s*)?|\brequire\s*\(\s*|\b(?:mock|unmock|doMock|requireActual|importActual|requireMock|importMock|resolve|URL)\s*\(\s*)["']([^"'\n]+)["']`)
+	nodeImport = lazyregexp.New(`(?m)(?:\bfrom\s*|\bimport\s*\(?\s*(?:/\*.*?\*/\s*)?|\brequire\s*\(\s*|` +
+		`\b(?:mock|unmock|doMock|requireActual|importActual|requireMock|importMock|resolve|URL)\s*\(\s*)["']([^"'\n]+)["']`)
 
 	// nodeDynamic matches an import whose target is computed.
-	nodeDynamic = lazyregexp.New("\\brequire\\s*\\(\\s*[^\"'\\s)]|\\bimport\\s*\\(\\s*(?:/\\*.*?\\*/\\s*)?[^\"'\\s/)]|\\brequire\\.context\\s*\\(|\\bimport\\.meta\\.glob\\w*\\s*\\(")
+	nodeDynamic = lazyregexp.New("\\brequire\\s*\\(\\s*[^\"'\\s)]|\\bimport\\s*\\(\\s*(?:/\\*.*?\\*/\\s*)?[^\"'\\s/)]|" +
+		"\\brequire\\.context\\s*\\(|\\bimport\\.meta\\.glob\\w*\\s*\\(")
 
-	nodeData  = lazyregexp.New(`\.(?:json5?|css|s[ac]ss|less|styl|svg|png|jpe?g|gif|webp|avif|ico|woff2?|ttf|html?|mdx?|txt|ya?ml|toml|graphql|gql|wasm|node|sql|csv|pem)$`)
+	nodeData = lazyregexp.New(`\.(?:json5?|css|s[ac]ss|less|styl|svg|png|jpe?g|gif|webp|avif|ico|woff2?|ttf|` +
+		`html?|mdx?|txt|ya?ml|toml|graphql|gql|wasm|node|sql|csv|pem)$`)
 	nodeBuilt = lazyregexp.New(`(?:^|/)(?:dist|build|out)/`)
 
 	// nodeConfig matches files by which a runner is configured: what they import, all tests do.
@@ -350,7 +354,8 @@ func (g *importGraph) isConfigured(file string) bool {
 	}
 	for _, c := range g.configs {
 		if rel := scriptStem(relativeTo(c.dir, file)); isInside(c.dir, file) {
-			if strings.Contains(rel, "/") && strings.Contains(c.text, rel) || strings.Contains(c.text, "./"+rel) || strings.Contains(c.text, "<rootDir>/"+rel) {
+			has := func(s string) bool { return strings.Contains(c.text, s) }
+			if strings.Contains(rel, "/") && has(rel) || has("./"+rel) || has("<rootDir>/"+rel) {
 				return true
 			}
 		}

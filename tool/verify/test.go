@@ -300,13 +300,13 @@ func (t *testRun) run(ctx context.Context, j *job) error {
 
 // runsNoTests reports whether a command only lists tests or describes the runner.
 func runsNoTests(argv []string) bool {
-	return slices.ContainsFunc(argv, func(a string) bool {
-		return slices.Contains([]string{"--version", "--help", "-h", "--collect-only", "--co", "--fixtures", "--markers", "--listTests", "--showConfig", "--list"}, a)
-	})
+	flags := strings.Fields("--version --help -h --collect-only --co --fixtures --markers --listTests --showConfig --list")
+	return slices.ContainsFunc(argv, func(a string) bool { return slices.Contains(flags, a) })
 }
 
 // endedEarly is the message of a run that did not come to its end, whatever its status.
-const endedEarly = "ended before its tests did: the end of its report is missing. Tests may not have run. A call that ends the process, in a test or in the code, does that"
+const endedEarly = "ended before its tests did: the end of its report is missing. Tests may not have run. " +
+	"A call that ends the process, in a test or in the code, does that"
 
 // goParser returns the streaming parser of go test, nil for other runners.
 func (t *testRun) goParser(place runLocation) *goParser {

@@ -44,7 +44,8 @@ func runTestsTool() *tool.Tool {
 	return tool.New(tool.Spec{
 		Name: "run_tests", Family: tool.Verify, Needs: commandCaps, Destructive: true, FanOut: true,
 		Description: "Run the project's tests: all, or those for some files. Shows the number of tests that passed and each failure with its " +
-			"file, line, message and difference, and an id that reads the runner's output. Code that does not build is a failure. With failed, all tests that failed in the last run, and no others, run again.",
+			"file, line, message and difference, and an id that reads the runner's output. Code that does not build is a failure. " +
+			"With failed, all tests that failed in the last run, and no others, run again.",
 	}, runTests)
 }
 
@@ -100,7 +101,9 @@ func runTests(ctx context.Context, c *tool.Call, in runTestsInput) (reportsOutpu
 }
 
 // chooseTests returns the projects with tests that cover the files, and what runs of each.
-func chooseTests(ctx context.Context, c *tool.Call, list []profile.Project, o *verify.Options, choices map[string]*verify.Choice) ([]profile.Project, error) {
+func chooseTests(
+	ctx context.Context, c *tool.Call, list []profile.Project, o *verify.Options, choices map[string]*verify.Choice,
+) ([]profile.Project, error) {
 	p, err := c.Profile(ctx)
 	if err != nil {
 		return nil, err

@@ -46,7 +46,8 @@ func testsCovering(ctx context.Context, c *tool.Call, in testsCoveringInput) (te
 	case in.File == "":
 		in.File = in.FilePath
 	case in.FilePath != "" && in.FilePath != in.File:
-		return testsCoveringOutput{}, tool.Errorf(fault.InvalidArgument, "tests_covering: file and file_path are the same argument: give one of them")
+		const both = "tests_covering: file and file_path are the same argument: give one of them"
+		return testsCoveringOutput{}, tool.Errorf(fault.InvalidArgument, both)
 	}
 	if strings.TrimSpace(in.File) == "" {
 		return testsCoveringOutput{}, tool.Errorf(fault.InvalidArgument, "tests_covering: file_path is required")
