@@ -33,11 +33,8 @@ const launcher = `for py in python3 /usr/bin/python3 python; do
 done
 echo '{"t":"failed","kind":"jupyter","message":"no Python with jupyter_client"}'`
 
-// Labels of the session of a bridge.
-const (
-	languageLabel = "croft.kernel"
-	contextLabel  = "croft.context" // id of the context
-)
+// languageLabel is a label of the session of a bridge, beside driver.ContextLabel.
+const languageLabel = "croft.kernel"
 
 // A kernel is a context: a bridge process with the Jupyter kernel behind it. The bridge is a session
 // of the workspace that lives on when the handle is closed; the connection to it is not.
@@ -63,7 +60,7 @@ func (k *Kernels) launchBridge(ctx context.Context, info driver.CodeContext, opt
 	})
 	labels := map[string]string{languageLabel: info.Language}
 	if detached {
-		labels[contextLabel] = info.ID
+		labels[driver.ContextLabel] = info.ID
 	}
 	maps.Copy(labels, opts.Labels)
 	boot, err := startConn(ctx, k.shell, driver.Command{
@@ -102,7 +99,7 @@ func (k *Kernels) adopt(ctx context.Context, info driver.SessionInfo) (*kernel, 
 		_, _ = session.Wait(life) // as in startConn
 	}()
 	return &kernel{
-		info:  driver.CodeContext{ID: info.Labels[contextLabel], Language: info.Labels[languageLabel], Dir: info.Dir, Created: info.Started},
+		info:  driver.CodeContext{ID: info.Labels[driver.ContextLabel], Language: info.Labels[languageLabel], Dir: info.Dir, Created: info.Started},
 		shell: k.shell, session: session, gone: gone, sem: make(chan struct{}, 1),
 	}, nil
 }

@@ -173,7 +173,7 @@ func (k *Kernels) refresh(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("jupyter: list the kernels: %w", err)
 		}
-		found = slices.DeleteFunc(all, func(i driver.SessionInfo) bool { return !i.Running || i.Labels[contextLabel] == "" })
+		found = slices.DeleteFunc(all, func(i driver.SessionInfo) bool { return !i.Running || i.Labels[driver.ContextLabel] == "" })
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -183,12 +183,12 @@ func (k *Kernels) refresh(ctx context.Context) error {
 		}
 	}
 	for _, info := range found {
-		if _, known := k.live[info.Labels[contextLabel]]; known {
+		if _, known := k.live[info.Labels[driver.ContextLabel]]; known {
 			continue
 		}
 		kn, err := k.adopt(ctx, info)
 		if err != nil && fault.Of(err) != fault.NotFound { // it has ended meanwhile
-			return fmt.Errorf("jupyter: attach to context %s: %w", info.Labels[contextLabel], err)
+			return fmt.Errorf("jupyter: attach to context %s: %w", info.Labels[driver.ContextLabel], err)
 		}
 		if err == nil {
 			k.live[kn.info.ID] = kn
@@ -224,7 +224,7 @@ func (k *Kernels) knownKernel(id string) *kernel {
 func (k *Kernels) missingError(ctx context.Context, id string) error {
 	if k.outlives() {
 		all, err := k.shell.Sessions(ctx)
-		if err == nil && slices.ContainsFunc(all, func(i driver.SessionInfo) bool { return i.Labels[contextLabel] == id }) {
+		if err == nil && slices.ContainsFunc(all, func(i driver.SessionInfo) bool { return i.Labels[driver.ContextLabel] == id }) {
 			return lostError(id)
 		}
 	}

@@ -215,7 +215,6 @@ func (s *Server) pause(r *http.Request) (answer, error) {
 	if err := s.cfg.Registry.Pause(ctx, box.ID); err != nil {
 		return answer{}, err
 	}
-	s.cfg.Envd.Forget(box.ID)
 	_, err = s.cfg.Registry.SetAttributes(ctx, box.ID, func(a *registry.Attributes) error {
 		a.EndAt = time.Time{}
 		return nil

@@ -330,7 +330,7 @@ func (s *Server) volumeContent(w http.ResponseWriter, r *http.Request, parts []s
 		io.Copy(w, body) //nolint:errcheck // the client is gone
 		return nil, nil
 	case "PUT file":
-		opts := &driver.WriteOptions{Parents: true}
+		opts := &driver.WriteOptions{Parents: true, CreateOnly: query.Get("force") == "false"}
 		if text := query.Get("mode"); text != "" {
 			mode, err := strconv.ParseUint(text, 10, 32)
 			if err != nil {

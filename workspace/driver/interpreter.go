@@ -75,6 +75,10 @@ type ContextOptions struct {
 	Labels map[string]string
 }
 
+// ContextLabel is the label of the session that keeps the state of a context, with the id of the
+// context.
+const ContextLabel = "croft.context"
+
 // CodeContext describes a context.
 type CodeContext struct {
 	ID       string    `json:"id"`

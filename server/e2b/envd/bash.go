@@ -1,8 +1,11 @@
 package envd
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,30 +21,78 @@ import (
 // bashLanguage is the language of contexts that the shell runs.
 const bashLanguage = "bash"
 
-// A bashContext is a context whose state is in a file of the sandbox between two runs:
-// variables, functions, aliases, options and the directory.
+// A bashContext is a context whose state is in a directory of the sandbox between two runs: what the
+// context is, and its variables, functions, aliases, options and directory. So it outlives the
+// server.
 type bashContext struct {
 	driver.CodeContext
-	mu sync.Mutex // held while code runs
+	def bool       // the default context of bash
+	mu  sync.Mutex // held while code runs
 }
 
-// state is the path of the file in the sandbox.
-func (b *bashContext) state() string { return "/tmp/.croft-" + b.ID }
+// bashContexts is the directory of the contexts in the sandbox.
+const bashContexts = "/tmp/.croft-bash"
+
+// dir is the directory of the context in the sandbox.
+func (b *bashContext) dir() string { return bashContexts + "/" + b.ID }
+
+// bashAbout is the file in the directory that says what the context is.
+type bashAbout struct {
+	ID      string    `json:"id"`
+	Dir     string    `json:"dir"`
+	Created time.Time `json:"created"`
+	Default bool      `json:"default"`
+}
 
 // createBash creates a context of bash.
-func (c *sandboxCall) createBash(dir string) driver.CodeContext {
-	b := &bashContext{CodeContext: driver.CodeContext{ID: driver.NewID(), Language: bashLanguage, Dir: dir, Created: time.Now().UTC()}}
+func (c *sandboxCall) createBash(ctx context.Context, dir string, def bool) (driver.CodeContext, error) {
+	b := &bashContext{CodeContext: driver.CodeContext{ID: driver.NewID(), Language: bashLanguage, Dir: dir, Created: time.Now().UTC()}, def: def}
+	about, err := json.Marshal(bashAbout{b.ID, b.Dir, b.Created, def})
+	if err == nil {
+		_, err = c.inside(ctx, `umask 077; mkdir -p -- "$1" && printf '%s\n' "$2" > "$1/about"`, b.dir(), string(about))
+	}
+	if err != nil {
+		return driver.CodeContext{}, err
+	}
 	c.box.mu.Lock()
 	defer c.box.mu.Unlock()
 	c.box.shells[b.ID] = b
-	return b.CodeContext
+	return b.CodeContext, nil
 }
 
-// bash returns a context of bash, nil if no context of bash has that id.
+// bash returns a context of bash, nil if no context of bash with that id is known.
 func (c *sandboxCall) bash(id string) *bashContext {
 	c.box.mu.Lock()
 	defer c.box.mu.Unlock()
 	return c.box.shells[id]
+}
+
+// findBash finds the contexts of bash that an earlier server has created. Programs inside may forge
+// them: they are data.
+func (c *sandboxCall) findBash(ctx context.Context) error {
+	c.box.mu.Lock()
+	known := c.box.shellsKnown
+	c.box.mu.Unlock()
+	if known {
+		return nil
+	}
+	out, err := c.inside(ctx, `for f in "$1"/*/about; do [ ! -f "$f" ] || head -c 8192 -- "$f"; done`, bashContexts)
+	if err != nil {
+		return err
+	}
+	c.box.mu.Lock()
+	defer c.box.mu.Unlock()
+	for line := range bytes.Lines(out) {
+		var about bashAbout
+		if json.Unmarshal(line, &about) != nil || !driver.ValidID(about.ID) || !driver.ValidName(about.Dir) || c.box.shells[about.ID] != nil {
+			continue
+		}
+		c.box.shells[about.ID] = &bashContext{
+			CodeContext: driver.CodeContext{ID: about.ID, Language: bashLanguage, Dir: about.Dir, Created: about.Created}, def: about.Default,
+		}
+	}
+	c.box.shellsKnown = true
+	return nil
 }
 
 // allContexts lists the contexts of kernels and of bash.
@@ -50,11 +101,15 @@ func (c *sandboxCall) allContexts(ctx context.Context) ([]driver.CodeContext, er
 	if err != nil && fault.Of(err) != fault.Unsupported {
 		return nil, err
 	}
+	if err := c.findBash(ctx); err != nil {
+		return nil, err
+	}
 	c.box.mu.Lock()
 	defer c.box.mu.Unlock()
 	for _, b := range c.box.shells {
 		list = append(list, b.CodeContext)
 	}
+	slices.SortFunc(list, func(a, b driver.CodeContext) int { return a.Created.Compare(b.Created) })
 	return list, nil
 }
 
@@ -62,23 +117,29 @@ func (c *sandboxCall) allContexts(ctx context.Context) ([]driver.CodeContext, er
 func (c *sandboxCall) restartBash(ctx context.Context, b *bashContext) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	_, err := c.inside(ctx, `rm -f -- "$1"`, b.state())
+	_, err := c.inside(ctx, `rm -f -- "$1/state"`, b.dir())
 	return err
 }
 
 // deleteBash ends a context.
 func (c *sandboxCall) deleteBash(ctx context.Context, b *bashContext) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if _, err := c.inside(ctx, `rm -rf -- "$1"`, b.dir()); err != nil {
+		return err
+	}
 	c.box.mu.Lock()
 	delete(c.box.shells, b.ID)
 	c.box.mu.Unlock()
-	return c.restartBash(ctx, b)
+	return nil
 }
 
-// runScript is run by bash -c, with the path of the state instead of STATE. It reads the code from
+// runScript is run by bash -c, with the directory of the context instead of DIR. It reads the code from
 // its standard input, as an argument is bounded. Readonly variables can't be set again.
 // It is one line, so that the line numbers of errors are those of the code.
-const runScript = `[ ! -e STATE ] || . STATE >/dev/null 2>&1; ` +
-	`trap '{ declare -p; declare -f; alias -p; shopt -p; printf "cd -- %q\n" "$PWD"; set +o; } >STATE 2>/dev/null' EXIT; ` +
+const runScript = `[ -d DIR ] || { echo "the state of this context was lost with the directory DIR; it begins anew" >&2; mkdir -p DIR; }; ` +
+	`[ ! -e DIR/state ] || . DIR/state >/dev/null 2>&1; ` +
+	`trap '{ declare -p; declare -f; alias -p; shopt -p; printf "cd -- %q\n" "$PWD"; set +o; } >DIR/state 2>/dev/null' EXIT; ` +
 	`eval "$(cat)" </dev/null`
 
 // runCode runs code in a context of a kernel or of bash.
@@ -90,7 +151,7 @@ func (c *sandboxCall) runCode(ctx context.Context, code driver.Code) (driver.Cod
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	cmd := driver.Command{
-		Argv: []string{"/bin/bash", "-c", strings.ReplaceAll(runScript, "STATE", b.state()), "bash"},
+		Argv: []string{"/bin/bash", "-c", strings.ReplaceAll(runScript, "DIR", b.dir()), "bash"},
 		Dir:  b.Dir, Env: c.Env, Stdin: strings.NewReader(code.Source), Timeout: code.Timeout,
 	}
 	var one sync.Mutex // the two streams are independent of each other

@@ -60,8 +60,11 @@ func language(name string) (string, error) {
 	return kernel, nil
 }
 
+// defaultLabel is the label of the session of a default context, with its language.
+const defaultLabel = "e2b.default"
+
 // create creates a context.
-func (c *sandboxCall) create(ctx context.Context, name, dir string) (driver.CodeContext, error) {
+func (c *sandboxCall) create(ctx context.Context, name, dir string, def bool) (driver.CodeContext, error) {
 	kernel, err := language(name)
 	if err != nil {
 		return driver.CodeContext{}, err
@@ -74,7 +77,11 @@ func (c *sandboxCall) create(ctx context.Context, name, dir string) (driver.Code
 		return driver.CodeContext{}, err
 	}
 	if kernel == bashLanguage {
-		return c.createBash(l.name), nil
+		return c.createBash(ctx, l.name, def)
+	}
+	labels := map[string]string{}
+	if def {
+		labels[defaultLabel] = kernel
 	}
 	// Two names are usual for the kernels of JavaScript and TypeScript.
 	names := []string{kernel}
@@ -83,7 +90,7 @@ func (c *sandboxCall) create(ctx context.Context, name, dir string) (driver.Code
 	}
 	var made driver.CodeContext
 	for _, name := range names {
-		if made, err = c.Workspace.CreateContext(ctx, name, &driver.ContextOptions{Dir: l.name, Env: c.Env}); fault.Of(err) != fault.Unsupported {
+		if made, err = c.Workspace.CreateContext(ctx, name, &driver.ContextOptions{Dir: l.name, Env: c.Env, Labels: labels}); fault.Of(err) != fault.Unsupported {
 			break
 		}
 	}
@@ -128,36 +135,87 @@ func (c *sandboxCall) context(ctx context.Context, id string) (driver.CodeContex
 		return b.CodeContext, nil
 	}
 	list, err := c.Workspace.Contexts(ctx)
-	if err != nil {
+	if err != nil && fault.Of(err) != fault.Unsupported {
 		return driver.CodeContext{}, err
 	}
 	if at := slices.IndexFunc(list, func(k driver.CodeContext) bool { return k.ID == id }); at >= 0 {
 		return list[at], nil
 	}
+	if err := c.findBash(ctx); err != nil {
+		return driver.CodeContext{}, err
+	}
+	if b := c.bash(id); b != nil {
+		return b.CodeContext, nil
+	}
 	return driver.CodeContext{}, fmt.Errorf("context %.100q: %w", id, fault.NotFound)
 }
 
 // defaultContext returns the id of the context that code of a language without a context
-// runs in. It is created on demand.
-func (c *sandboxCall) defaultContext(ctx context.Context, name string) (string, error) {
+// runs in. It is created on demand. lost reports whether an earlier one has ended, with its state.
+func (c *sandboxCall) defaultContext(ctx context.Context, name string) (id string, lost bool, err error) {
 	kernel, err := language(name)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 	c.box.contextsMu.Lock()
 	defer c.box.contextsMu.Unlock()
 	if id := c.box.contexts[kernel]; id != "" {
-		if _, err := c.context(ctx, id); fault.Of(err) != fault.NotFound {
-			return id, err
+		_, err := c.context(ctx, id)
+		if fault.Of(err) != fault.NotFound {
+			return id, false, err
 		}
+		lost = true
+	} else if id, lost, err = c.findDefault(ctx, kernel); err != nil || id != "" {
+		c.box.contexts[kernel] = id
+		return id, false, err
 	}
-	made, err := c.create(ctx, kernel, "")
+	made, err := c.create(ctx, kernel, "", true)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 	c.box.contexts[kernel] = made.ID
-	return made.ID, nil
+	return made.ID, lost, nil
 }
+
+// findDefault finds the default context of a language that an earlier server has created.
+func (c *sandboxCall) findDefault(ctx context.Context, kernel string) (id string, lost bool, err error) {
+	if kernel == bashLanguage {
+		if err := c.findBash(ctx); err != nil {
+			return "", false, err
+		}
+		c.box.mu.Lock()
+		defer c.box.mu.Unlock()
+		for _, b := range c.box.shells {
+			if b.def {
+				return b.ID, false, nil
+			}
+		}
+		return "", false, nil
+	}
+	list, err := c.Workspace.Contexts(ctx)
+	if err != nil {
+		return "", false, err
+	}
+	sessions, err := c.Workspace.Sessions(ctx)
+	if err != nil && fault.Of(err) != fault.Unsupported {
+		return "", false, err
+	}
+	for _, info := range sessions {
+		if info.Labels[defaultLabel] != kernel {
+			continue
+		}
+		id := info.Labels[driver.ContextLabel]
+		if slices.ContainsFunc(list, func(k driver.CodeContext) bool { return k.ID == id }) {
+			return id, false, nil
+		}
+		lost = true
+	}
+	return "", lost, nil
+}
+
+// lostNote is in the answer of the first run after a default context was lost.
+const lostNote = "The kernel of this sandbox has ended, because it was killed, ran out of memory or was idle for too long. " +
+	"Its variables are lost; this code runs in a new kernel.\n"
 
 // createContext serves POST /contexts.
 func (s *Server) createContext(w http.ResponseWriter, r *http.Request) {
@@ -169,7 +227,7 @@ func (s *Server) createContext(w http.ResponseWriter, r *http.Request) {
 	err := readJSON(r, &req)
 	var made driver.CodeContext
 	if err == nil {
-		made, err = c.create(r.Context(), req.Language, req.Dir)
+		made, err = c.create(r.Context(), req.Language, req.Dir, false)
 	}
 	if err != nil {
 		status := httpStatus(err)
@@ -200,11 +258,16 @@ func (s *Server) listContexts(w http.ResponseWriter, r *http.Request) {
 // restartContext serves POST /contexts/{id}/restart.
 func (s *Server) restartContext(w http.ResponseWriter, r *http.Request) {
 	c, id := callOf(r.Context()), r.PathValue("id")
+	_, err := c.context(r.Context(), id)
+	if err != nil {
+		answerEmpty(w, err)
+		return
+	}
 	if b := c.bash(id); b != nil {
 		answerEmpty(w, c.restartBash(r.Context(), b))
 		return
 	}
-	err := c.Workspace.RestartContext(r.Context(), id)
+	err = c.Workspace.RestartContext(r.Context(), id)
 	if err == nil {
 		err = c.prepareAgain(r.Context(), id)
 	}
@@ -214,18 +277,26 @@ func (s *Server) restartContext(w http.ResponseWriter, r *http.Request) {
 // deleteContext serves DELETE /contexts/{id}.
 func (s *Server) deleteContext(w http.ResponseWriter, r *http.Request) {
 	c, id := callOf(r.Context()), r.PathValue("id")
-	var err error
-	if b := c.bash(id); b != nil {
+	_, err := c.context(r.Context(), id)
+	if b := c.bash(id); err == nil && b != nil {
 		err = c.deleteBash(r.Context(), b)
-	} else {
+	} else if err == nil {
 		err = c.Workspace.DeleteContext(r.Context(), id)
 	}
 	if err == nil {
-		c.box.mu.Lock()
-		delete(c.box.counts, id)
-		c.box.mu.Unlock()
+		c.forgetContext(id)
 	}
 	answerEmpty(w, err)
+}
+
+// forgetContext forgets a context that the client has deleted.
+func (c *sandboxCall) forgetContext(id string) {
+	c.box.mu.Lock()
+	delete(c.box.counts, id)
+	c.box.mu.Unlock()
+	c.box.contextsMu.Lock()
+	defer c.box.contextsMu.Unlock()
+	maps.DeleteFunc(c.box.contexts, func(_, one string) bool { return one == id })
 }
 
 func answerEmpty(w http.ResponseWriter, err error) {
@@ -253,8 +324,9 @@ func (s *Server) execute(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 		return
 	}
+	lost := false
 	if req.Context == "" {
-		req.Context, err = c.defaultContext(ctx, req.Language)
+		req.Context, lost, err = c.defaultContext(ctx, req.Language)
 	}
 	var kernel driver.CodeContext
 	if err == nil {
@@ -267,13 +339,25 @@ func (s *Server) execute(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	lines := &ndjsonWriter{w: w, flush: http.NewResponseController(w).Flush}
 	lines.err = lines.flush() // the SDK's time for the answer to begin is shorter than that of code
+	if lost {
+		lines.write(map[string]any{"type": "stderr", "text": lostNote, "timestamp": timestamp()})
+	}
 	var res driver.CodeResult
 	if err == nil {
 		res, err = c.runWithEnv(ctx, kernel, driver.Code{Context: kernel.ID, Source: req.Code, Timeout: maxExecution, OnOutput: lines.output}, req.Env)
 	}
 	if err != nil {
-		const name = "ExecutionError"
-		lines.write(map[string]any{"type": "error", "name": name, "value": fault.Public(err), "traceback": name + ": " + fault.Public(err)})
+		name, why := "ExecutionError", fault.Public(err)
+		text, _ := cutOff(err)
+		switch fault.CauseOf(err) {
+		case fault.CauseDestroyed:
+			panic(http.ErrAbortHandler) // the SDK then finds that the sandbox is gone, and says so
+		case fault.CausePaused:
+			name, why = "SandboxPausedError", text
+		case fault.CauseClosed:
+			name, why = "ConnectionError", text
+		}
+		lines.write(map[string]any{"type": "error", "name": name, "value": why, "traceback": name + ": " + why})
 		lines.write(map[string]any{"type": "unexpected_end_of_execution"})
 		return
 	}

@@ -33,10 +33,11 @@ const endedRetain = 30 * time.Second
 // A process is a session of the workspace that E2B's clients see as a process.
 type process struct {
 	*workspace.Session
-	pid  uint32
-	tag  string
-	tty  bool
-	envs map[string]string // as the client gave them; nil for a process of an earlier server
+	handle *workspace.Workspace // that the session belongs to
+	pid    uint32
+	tag    string
+	tty    bool
+	envs   map[string]string // as the client gave them; nil for a process of an earlier server
 }
 
 // processService implements process.Process.
@@ -191,7 +192,7 @@ func (c *sandboxCall) start(ctx context.Context, cmd driver.Command, req *envdpb
 	if err != nil {
 		return nil, err
 	}
-	p := &process{Session: session, pid: pidOf(info), tag: req.GetTag(), tty: cmd.TTY != nil, envs: req.GetProcess().GetEnvs()}
+	p := &process{Session: session, handle: c.Workspace, pid: pidOf(info), tag: req.GetTag(), tty: cmd.TTY != nil, envs: req.GetProcess().GetEnvs()}
 	c.box.mu.Lock()
 	c.box.procs[p.pid] = p
 	c.box.mu.Unlock()
@@ -245,7 +246,7 @@ func (c *sandboxCall) find(ctx context.Context, sel *envdpb.ProcessSelector) (*p
 		c.box.mu.Lock()
 		p := c.box.procs[pid.Pid]
 		c.box.mu.Unlock()
-		if p != nil {
+		if p != nil && p.handle == c.Workspace {
 			return p, nil
 		}
 	}
@@ -272,14 +273,18 @@ func (c *sandboxCall) find(ctx context.Context, sel *envdpb.ProcessSelector) (*p
 	c.box.mu.Lock()
 	p := c.box.procs[pidOf(*found)]
 	c.box.mu.Unlock()
+	var envs map[string]string
 	if p != nil && p.ID() == found.ID {
-		return p, nil
+		if p.handle == c.Workspace {
+			return p, nil
+		}
+		envs = p.envs // the handle was closed, by a pause for example; the process lives on
 	}
 	session, err := c.Workspace.Attach(ctx, found.ID)
 	if err != nil {
 		return nil, err
 	}
-	p = &process{Session: session, pid: pidOf(*found), tag: found.Labels[labelTag], tty: found.TTY}
+	p = &process{Session: session, handle: c.Workspace, pid: pidOf(*found), tag: found.Labels[labelTag], tty: found.TTY, envs: envs}
 	c.box.mu.Lock()
 	c.box.procs[p.pid] = p
 	c.box.mu.Unlock()

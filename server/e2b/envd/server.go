@@ -46,8 +46,8 @@ type Config struct {
 	Log *slog.Logger // nil is silent
 }
 
-// A Server serves any number of sandboxes. It keeps watchers, default code contexts and the
-// processes that it started in memory; the rest is in the workspaces.
+// A Server serves any number of sandboxes. It keeps watchers and, for speed, code contexts and
+// processes in memory; the rest is in the workspaces.
 type Server struct {
 	log  *slog.Logger
 	envd *http.ServeMux
@@ -194,7 +194,8 @@ func isStream(r *http.Request) bool {
 	return strings.HasPrefix(content, "application/connect+") || strings.HasPrefix(content, "application/grpc") || r.URL.Path == "/execute"
 }
 
-var errDraining = fmt.Errorf("%w: the server is shutting down; retry when it is back", fault.Unavailable)
+// errDraining ends streams. What their processes and code do continues.
+var errDraining = fault.WithCause(fmt.Errorf("%w: the server is shutting down; retry when it is back", fault.Unavailable), fault.CauseClosed)
 
 // begin counts a request or watcher, unless the server drains.
 func (s *Server) begin() bool {
@@ -261,10 +262,11 @@ type box struct {
 	user     *identity               // nil until it is asked for
 	cpu      cpuSample               // of the last call of Metrics
 
-	contextsMu sync.Mutex              // held while a default context is created
-	contexts   map[string]string       // ids of default code contexts, by language
-	shells     map[string]*bashContext // by id; guarded by mu
-	counts     map[string]int          // runs of code that clients asked for, by context
+	contextsMu  sync.Mutex              // held while a default context is created
+	contexts    map[string]string       // ids of default code contexts, by language
+	shells      map[string]*bashContext // by id; guarded by mu
+	shellsKnown bool                    // shells has those of earlier servers; guarded by mu
+	counts      map[string]int          // runs of code that clients asked for, by context
 }
 
 func (b *box) close() {
@@ -374,7 +376,7 @@ func httpStatus(err error) int {
 }
 
 // connectCodes are the codes of Connect for fault codes. None is CodeUnavailable: E2B's SDKs
-// take it to mean that the sandbox is gone.
+// take it to mean that the sandbox is gone; see cutOff.
 var connectCodes = map[fault.Code]connect.Code{
 	fault.InvalidArgument:   connect.CodeInvalidArgument,
 	fault.Unauthenticated:   connect.CodeUnauthenticated,
@@ -405,9 +407,33 @@ func rpcError(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		err = ctx.Err()
 	}
+	if text, gone := cutOff(err); text != "" {
+		code := connect.CodeAborted
+		if gone { // the SDK then says that the sandbox is gone
+			code = connect.CodeUnavailable
+		}
+		return connect.NewError(code, errors.New(text))
+	}
 	code := connectCodes[fault.Of(err)]
 	if err = adviseSpace(err); fault.IsPrivate(err) {
 		err = errors.New(fault.Public(err))
 	}
 	return connect.NewError(code, err)
+}
+
+// cutOff says in words for clients why a request was cut off by a change of the sandbox, "" if it was
+// not. gone means that the sandbox does not run any more.
+func cutOff(err error) (text string, gone bool) {
+	if errors.Is(err, errDraining) {
+		return "", false
+	}
+	switch fault.CauseOf(err) {
+	case fault.CauseDestroyed:
+		return "the sandbox was killed or reached its end of life while the request was in flight", true
+	case fault.CausePaused:
+		return "the sandbox was paused while the request was in flight; its processes and code continue when it is resumed: connect to the sandbox, then to the process", true
+	case fault.CauseClosed:
+		return "the server opened the sandbox anew while the request was in flight; the processes continue: connect to the process again", false
+	}
+	return "", false
 }
