@@ -26,7 +26,10 @@ func (s *System) chooseProvider(ctx context.Context, spec driver.Spec) (string, 
 	for _, name := range s.candidateProviders() {
 		kind, _, err := s.settings().Provider(name)
 		if err == nil && !s.operator {
-			err = s.settings().CheckOffered(name)
+			err = s.settings().CheckOffered(name, s.confined)
+		}
+		if err == nil && len(s.settings().Defaults.Prefer) == 0 && fault.Of(s.confined(kind)) == fault.PermissionDenied {
+			continue // it is used only where it is named
 		}
 		if err == nil {
 			err = s.checkProvider(ctx, kind, spec)

@@ -201,7 +201,7 @@ func (s *System) checkKind(kind string) error {
 	if s.operator {
 		return nil
 	}
-	return s.settings().CheckKindOffered(kind)
+	return s.settings().CheckKindOffered(kind, s.confined)
 }
 
 // admitSpec completes a spec from the configuration: the named policy, the provider
@@ -232,7 +232,7 @@ func (s *System) admitSpec(ctx context.Context, spec *driver.Spec, policy string
 		return err
 	}
 	if !s.operator {
-		if err := s.settings().CheckOffered(spec.Kind); err != nil {
+		if err := s.settings().CheckOffered(spec.Kind, s.confined); err != nil {
 			return err
 		}
 	}

@@ -112,6 +112,7 @@ type System struct {
 	marker   fs.FileInfo // version file of the data directory
 	log      *slog.Logger
 	operator bool
+	confined func(kind string) error       // refuses kinds that do not isolate
 	current  atomic.Pointer[config.Config] // see Reload
 	secrets  *secret.Store
 	scrub    *systemScrubber
@@ -236,6 +237,7 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 		Roots: s.hostRoots(cfg.Beyond), Forbidden: []string{s.Dir}, Transport: publicTransport(),
 	}
 	s.Mux = workspace.NewMux(providers...)
+	s.confined = s.confinedCheck(ctx)
 	if err := s.checkOfferedProviders(); err != nil {
 		return err
 	}

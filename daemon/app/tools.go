@@ -352,7 +352,7 @@ func (r *registryWorkspaces) Find(ctx context.Context, name string) (tool.Entry,
 // another tenant's, is of a kind that is not admitted, or is not among only.
 func (r *registryWorkspaces) toolEntry(ctx context.Context, rec registry.Record, only []string) (tool.Entry, bool) {
 	e := tool.Entry{Name: toolName(ctx, rec), ID: rec.ID, ForkOf: rec.Labels[forkOfLabel], Capabilities: rec.Capabilities()}
-	if !auth.Sees(ctx, rec.Tenant) || rec.State == registry.Failed || rec.State == registry.Destroyed || r.admit(rec.Kind) != nil {
+	if !auth.Sees(ctx, rec.Tenant) || rec.State == registry.Failed || rec.State == registry.Destroyed || fault.Of(r.admit(rec.Kind)) == fault.PermissionDenied {
 		return e, false
 	}
 	return e, only == nil || slices.Contains(only, e.Name) || slices.Contains(only, rec.ID)

@@ -62,9 +62,12 @@ func (a *command) wsList(ctx context.Context, opts wsListOptions) error {
 	})
 }
 
-// kindText is a kind in a table. Of a kind that nothing isolates it says so.
+// kindText is a kind in a table. Of a kind that nothing isolates, or nobody knows, it says so.
 func kindText(kind string) string {
-	if !config.Isolates(kind) {
+	switch isolates, known := config.Isolates(kind); {
+	case !known:
+		return kind + " (isolation unknown)"
+	case !isolates:
 		return kind + " (not isolated)"
 	}
 	return kind

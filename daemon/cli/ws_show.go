@@ -35,7 +35,9 @@ func (a *command) wsShowCommand() *cobra.Command {
 // isolationRows show the policy, and the provider's traits where they are known.
 func isolationRows(ws client.Workspace) [][]string {
 	isolation := "the provider's default"
-	if !config.Isolates(ws.Kind) {
+	if isolates, known := config.Isolates(ws.Kind); !known {
+		isolation = "not known before it is used: the provider decides"
+	} else if !isolates {
 		isolation = "none: nothing isolates its commands from their host"
 	} else if ws.Policy.Isolation != "" {
 		isolation = "at least " + string(ws.Policy.Isolation)

@@ -283,22 +283,30 @@ func (c *Config) Provider(name string) (kind string, options json.RawMessage, er
 	return kind, options, nil
 }
 
-// unisolatedKinds are kinds whose commands nothing isolates, from this host or from another
-// machine. namedKinds are used only where they are named: those, and e2b, whose files are on
-// a server of others.
+// Kinds of Croft's own providers. Whether a server offers a kind is decided by the traits of its provider
+// (package app); unisolatedKinds and elsewhereKinds are used only where they are named, without a look
+// at their traits. A kind that is in no list is not taken for isolated.
 var (
-	unisolatedKinds = []string{"local", "ssh"}
-	namedKinds      = append([]string{"e2b"}, unisolatedKinds...)
+	unisolatedKinds = []string{"local", "ssh"}                                           // commands run as a user of a host
+	elsewhereKinds  = []string{"e2b"}                                                    // files are on a server of others
+	isolatedKinds   = []string{"sandbox", "docker", "kubernetes", "memory", "filestore"} // the last two run no commands
 )
 
-// Isolates reports whether something isolates the commands of a kind.
-func Isolates(kind string) bool { return !slices.Contains(unisolatedKinds, kind) }
+// Isolates reports whether something isolates the commands of a kind; known is false for the kind of a
+// provider that is not Croft's own.
+func Isolates(kind string) (isolates, known bool) {
+	isolates = slices.Contains(isolatedKinds, kind) || slices.Contains(elsewhereKinds, kind)
+	return isolates, isolates || slices.Contains(unisolatedKinds, kind)
+}
 
-// OnlyNamed reports whether a kind is used only where it is named.
-func OnlyNamed(kind string) bool { return slices.Contains(namedKinds, kind) }
+// OnlyNamed reports whether a kind is used only where it is named, whatever its traits.
+func OnlyNamed(kind string) bool {
+	return slices.Contains(unisolatedKinds, kind) || slices.Contains(elsewhereKinds, kind)
+}
 
-// CheckOffered refuses a provider, by its name, that clients of a server may not use.
-func (c *Config) CheckOffered(name string) error {
+// CheckOffered refuses a provider, by its name, that clients of a server may not use. Of the kinds that
+// are not named, confined returns an error for those that may not be offered.
+func (c *Config) CheckOffered(name string, confined func(kind string) error) error {
 	if name == "" {
 		name = c.Defaults.Provider
 	}
@@ -306,30 +314,32 @@ func (c *Config) CheckOffered(name string) error {
 	if err != nil {
 		return err
 	}
-	offered := slices.Contains(c.Server.Providers, name)
 	if len(c.Server.Providers) == 0 {
-		offered = !OnlyNamed(kind)
+		return confined(kind)
 	}
-	if offered {
+	if slices.Contains(c.Server.Providers, name) {
 		return nil
 	}
 	return notOffered("provider", name)
 }
 
 // CheckKindOffered refuses a kind of which clients of a server may use no provider.
-func (c *Config) CheckKindOffered(kind string) error {
-	offered := !OnlyNamed(kind)
-	if len(c.Server.Providers) > 0 {
-		offered = slices.ContainsFunc(c.Server.Providers, func(name string) bool {
-			of, _, err := c.Provider(name)
-			return err == nil && of == kind
-		})
+func (c *Config) CheckKindOffered(kind string, confined func(kind string) error) error {
+	if len(c.Server.Providers) == 0 {
+		return confined(kind)
 	}
+	offered := slices.ContainsFunc(c.Server.Providers, func(name string) bool {
+		of, _, err := c.Provider(name)
+		return err == nil && of == kind
+	})
 	if offered {
 		return nil
 	}
 	return notOffered("workspaces of kind", kind)
 }
+
+// NotOffered is the error for a provider that a server offers only by its name.
+func NotOffered(name string) error { return notOffered("provider", name) }
 
 func notOffered(what, name string) error {
 	return fmt.Errorf("config: %s %.80q: %w: this server does not offer it; server.providers in croft.yaml lists what it offers", what, name, fault.PermissionDenied)

@@ -181,7 +181,7 @@ func (s *Server) showVersion(context.Context, *none) (*body[Version], error) {
 func (s *Server) listProviders(ctx context.Context, _ *none) (*body[Providers], error) {
 	out := Providers{Providers: []Provider{}}
 	for _, kind := range s.cfg.Mux.Kinds() {
-		if s.cfg.AdmitKind != nil && s.cfg.AdmitKind(kind) != nil {
+		if s.cfg.AdmitKind != nil && fault.Of(s.cfg.AdmitKind(kind)) == fault.PermissionDenied {
 			continue
 		}
 		p, err := s.cfg.Mux.Provider(kind)
