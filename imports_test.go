@@ -67,7 +67,7 @@ var may = []struct{ pkg, imports string }{
 	{"egress", "fault event secret workspace/driver"},
 	{"egress/proxies", "fault egress workspace/driver"},
 	{"host/files", "fault workspace/driver internal/search"},
-	{"host/toolchain", "fault internal/suggest"},
+	{"host/toolchain", "fault internal/suggest secret"},
 	{"host/process", "fault event workspace/driver"},
 	{"host/cmdpolicy", "fault workspace/driver host/files"},
 	{"host/cgroup/cgroupv1", ""},

@@ -33,14 +33,3 @@ var Known = sync.OnceValue(func() *Patterns {
 	}
 	return p
 })
-
-// CredentialFiles are .gitignore patterns of files that usually hold credentials.
-var CredentialFiles = []string{
-	".env", ".env.*", "!.env.example", "!.env.sample", "!.env.template", "!.env.dist",
-	".netrc", "_netrc", ".npmrc", ".pypirc", ".git-credentials", "**/.git/git-credentials", "**/.git/credentials", ".pgpass", ".my.cnf", ".htpasswd", ".vault-token",
-	"id_rsa", "id_dsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "id_ed25519_sk", "*.p12", "*.pfx", "*.keystore", "*.jks", "*.kdbx", "*.ppk",
-	"*.key", "*-key.pem", "*.key.pem", "service-account*.json",
-	".ssh/", ".aws/credentials", ".aws/config", ".azure/", ".config/gcloud/", ".config/gh/hosts.yml", ".docker/config.json",
-	".kube/config", ".cargo/credentials", ".cargo/credentials.toml", ".gem/credentials", ".terraform.d/credentials.tfrc.json", "terraform.tfstate",
-	".croft/token",
-}

@@ -3,6 +3,7 @@ package snapshot
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"hash"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/secret"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -28,7 +30,13 @@ func (a *archiver) saveFiles(ctx context.Context, dir Directory, at string, know
 		}
 		strip := a.stripsCredentials(at, n)
 		if strip || !a.fromCache(known, n) { // a stripped file has another size
-			if err := a.saveFile(ctx, dir, at, n, strip); err != nil {
+			err := a.saveFile(ctx, dir, at, n, strip)
+			if errors.Is(err, errPrivateKey) {
+				n.missing = true
+				a.addLeftOut(at + n.Name)
+				continue
+			}
+			if err != nil {
 				if err := a.leaveOut(ctx, dir, at, n, err); err != nil {
 					return err
 				}
@@ -117,9 +125,7 @@ func (a *archiver) saveStripped(ctx context.Context, r io.Reader, at string, n *
 		return wrapPath(at+n.Name, err)
 	}
 	if changed {
-		a.mu.Lock()
-		a.leftOut = append(a.leftOut, "credentials in "+at+n.Name)
-		a.mu.Unlock()
+		a.addLeftOut("credentials in " + at + n.Name)
 	}
 	n.stat = nil // do not cache it: the size differs
 	return a.readStream(ctx, bytes.NewReader(stripped), n)
@@ -153,6 +159,10 @@ func (a *archiver) readSmall(r io.Reader, n *Node, most int) (first []byte, err 
 		first = slices.Clone(room[:count])
 		a.w.returnBlock(f)
 		return first, err
+	}
+	if a.secret != nil && secret.HasPrivateKey(room[:count]) {
+		a.w.returnBlock(f)
+		return nil, errPrivateKey
 	}
 	n.Size, n.Content = int64(count), sum(room[:count])
 	if !a.w.claimObject(n.Content) {

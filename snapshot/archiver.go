@@ -39,9 +39,9 @@ type TakeOptions struct {
 	// failing. The manifest lists them with the missing ones.
 	SkipDenied bool
 
-	// NoCredentials leaves out known credential files (see secret.CredentialFiles),
-	// for a store with other readers. The manifest lists them. It implies
-	// NoGitCredentials.
+	// NoCredentials leaves out known credential files (see secret.CredentialFiles), private
+	// keys by their content (see secret.HasPrivateKey), for a store with other readers. The
+	// manifest lists them. It implies NoGitCredentials.
 	NoCredentials bool
 
 	// NoGitCredentials removes user names and passwords of URLs, and HTTP headers, from
@@ -313,6 +313,16 @@ func (a *archiver) listNodes(ctx context.Context, dir Directory) ([]Node, error)
 	return dir.Nodes(ctx)
 }
 
+// addLeftOut lists a credential file that was left out.
+func (a *archiver) addLeftOut(name string) {
+	const listed = 1000
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.leftOut) < listed {
+		a.leftOut = append(a.leftOut, name)
+	}
+}
+
 // excluded reports whether a node is left out: ignored, a credential file, or a
 // special file.
 func (a *archiver) excluded(at string, n *Node) bool {
@@ -321,12 +331,7 @@ func (a *archiver) excluded(at string, n *Node) bool {
 	case a.ignore != nil && a.ignore.Ignores(at+n.Name, isDir):
 		return true
 	case a.secret != nil && a.secret.Ignores(at+n.Name, isDir) || a.opts.NoGitCredentials && isGitCredentials(at, n):
-		const listed = 1000
-		a.mu.Lock()
-		if len(a.leftOut) < listed {
-			a.leftOut = append(a.leftOut, at+n.Name)
-		}
-		a.mu.Unlock()
+		a.addLeftOut(at + n.Name)
 		return true
 	case n.Type == driver.TypeOther:
 		a.mu.Lock()

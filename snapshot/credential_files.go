@@ -20,6 +20,19 @@ var credentialFiles = (*search.Ignore)(nil).With(".", []byte(strings.Join(secret
 // or a directory of such files.
 func IsCredentialFile(path string, dir bool) bool { return credentialFiles.Ignores(path, dir) }
 
+// errPrivateKey says that a file is a private key, by its content.
+var errPrivateKey = fmt.Errorf("snapshot: %w: a private key", fault.PermissionDenied)
+
+// IsPrivateKey reports whether a file is a private key, by its content: see
+// secret.HasPrivateKey.
+func IsPrivateKey(r io.ReaderAt, size int64) (bool, error) {
+	if size > secret.MaxKeyFile {
+		return false, nil
+	}
+	data, err := io.ReadAll(io.NewSectionReader(r, 0, secret.MaxKeyFile+1))
+	return err == nil && secret.HasPrivateKey(data), err
+}
+
 // IsGitConfig reports whether a slash-separated path is the configuration of a Git
 // repository, which may contain credentials; see secret.StripGitConfig.
 func IsGitConfig(path string) bool {

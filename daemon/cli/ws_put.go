@@ -286,6 +286,16 @@ func (p *putter) putTreeFile(ctx context.Context, root *os.Root, name, dest stri
 	if err != nil {
 		return err
 	}
+	if !p.opts.credentials && info.Mode().IsRegular() {
+		key, err := snapshot.IsPrivateKey(f, info.Size())
+		if err != nil {
+			return err
+		}
+		if key {
+			p.done.Credentials = append(p.done.Credentials, name)
+			return nil
+		}
+	}
 	if p.opts.credentials || !snapshot.IsGitConfig(name) {
 		return p.writeFile(ctx, f, dest, info.Mode().Perm())
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/suggest"
+	"github.com/croft-run/croft/secret"
 )
 
 // A Toolchain is what a profile found.
@@ -241,17 +242,22 @@ func credentialContent(name string, dir bool) (content string, ok bool) {
 	return content, ok || strings.HasPrefix(name, ".env.")
 }
 
-var maskedDirs = []string{".ssh", ".aws", ".gnupg", ".docker", ".kube", ".azure"}
-
-// maskedFiles are names of files, in lower case, that tools read credentials from, and what
-// is shown instead: a file that the tool accepts.
-var maskedFiles = map[string]string{
-	".npmrc": "", "npmrc": "", ".yarnrc": "", ".yarnrc.yml": "", "bunfig.toml": "", ".bunfig.toml": "",
-	"pip.conf": "", "pip.ini": "", ".pypirc": "", ".condarc": "", "uv.toml": "", "credentials": "", "credentials.toml": "", "credentials.json": "{}\n",
-	"settings.xml": "<settings/>\n", "settings-security.xml": "<settingsSecurity/>\n", "toolchains.xml": "<toolchains/>\n",
-	"gradle.properties": "", "nuget.config": "<configuration/>\n", "auth.json": "{}\n",
-	".netrc": "", "_netrc": "", ".git-credentials": "", ".env": "", ".pgpass": "", ".vault-token": "", "id_rsa": "", "id_ecdsa": "", "id_ed25519": "", "id_dsa": "",
-}
+// maskedDirs and maskedFiles are the names of secret.CredentialTable that count here, in lower
+// case, with what is shown instead of a file: one that the tool accepts.
+var maskedDirs, maskedFiles = func() (dirs []string, files map[string]string) {
+	files = map[string]string{}
+	for _, f := range secret.CredentialTable {
+		name, isDir := strings.CutSuffix(f.Pattern, "/")
+		switch {
+		case f.In&secret.Tools == 0:
+		case isDir:
+			dirs = append(dirs, name)
+		default:
+			files[name] = f.Mask
+		}
+	}
+	return dirs, files
+}()
 
 // HomeCredentials returns the files and directories of a home that tools read credentials
 // from, by their path in it, sorted, whether or not they exist.
