@@ -117,8 +117,14 @@ func (p *Proxy) secretValue(ctx context.Context, name string) (secret.Value, err
 
 var placeholder = lazyregexp.New(Placeholder + `[A-Za-z0-9_-]+`)
 
-// applyTo puts a secret into headers: instead of its placeholder, or else as the value of the
-// credential's header.
+// carriesCredential reports whether a header usually has a credential, by its name.
+func carriesCredential(name string) bool {
+	name = strings.ToLower(name)
+	return slices.ContainsFunc([]string{"auth", "token", "key", "secret", "cookie", "password", "credential"}, func(word string) bool { return strings.Contains(name, word) })
+}
+
+// applyTo puts a secret into headers that carry credentials: instead of its placeholder, or
+// else as the value of the credential's header.
 func (c Credential) applyTo(h http.Header, v secret.Value) {
 	swapped := false
 	swap := func(s string) string {
@@ -131,6 +137,9 @@ func (c Credential) applyTo(h http.Header, v secret.Value) {
 		})
 	}
 	for name, values := range h {
+		if !strings.EqualFold(name, c.Header) && !carriesCredential(name) {
+			continue // a host that repeats any other header in its answer would give the secret away
+		}
 		for i, s := range values {
 			values[i] = swap(s)
 			if kind, rest, ok := strings.Cut(s, " "); ok && strings.EqualFold(kind, "Basic") && name == "Authorization" {

@@ -19,6 +19,7 @@ import (
 	"testing"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/secret"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -390,5 +391,16 @@ func TestExpectContinue(t *testing.T) {
 	// A request that is refused is not asked for its body.
 	if got := w.talk("POST http://b.test/ HTTP/1.1\r\nHost: b.test\r\nContent-Length: 5\r\nExpect: 100-continue\r\nConnection: close\r\n\r\n"); !strings.HasPrefix(got, "HTTP/1.1 403 ") {
 		t.Errorf("%q", got)
+	}
+}
+
+// TestPlaceholderInHeaders: a placeholder is replaced in headers that carry credentials alone.
+func TestPlaceholderInHeaders(t *testing.T) {
+	for name, want := range map[string]bool{"Authorization": true, "X-Api-Key": true, "Private-Token": true, "Cookie": true, "X-Own": true, "X-A": false, "Referer": false, "User-Agent": false} {
+		h := http.Header{name: {"a " + Placeholder + "tok"}}
+		Credential{Secret: "TOK", Header: "X-Own", Placeholder: true}.applyTo(h, secret.NewValue("tok", token))
+		if got := h[name][0] == "a "+token; got != want || len(h) != 1 {
+			t.Errorf("%s: replaced is %v, want %v: %q", name, got, want, h)
+		}
 	}
 }
