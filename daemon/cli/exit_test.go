@@ -52,7 +52,7 @@ func TestShellQuote(t *testing.T) {
 
 func TestPrintable(t *testing.T) {
 	for in, want := range map[string]string{
-		"plain": "plain", "naïve": "naïve", "a b": "a b", "a\nb": `"a\nb"`, "\x1b[31m": `"\x1b[31m"`, "caf\xe9": `"caf\xe9"`,
+		"plain": "plain", "naïve": "naïve", "a b": "a b", "a\nb": `"a\nb"`, "\x1b[31m": `"\x1b[31m"`, "caf\xe9": `"caf\xe9"`, "a\u115fb": `"a\u115fb"`, "c1\u009bx": `"c1\u009bx"`, "\u202ex": `"\u202ex"`,
 	} {
 		if got := printable(in); got != want {
 			t.Errorf("printable(%q) = %s, want %s", in, got, want)

@@ -214,10 +214,15 @@ func cutLine(line string, width int) string {
 	return line
 }
 
-// printable returns a name, quoted if it has control characters or invalid UTF-8,
-// which a terminal could interpret.
+// isShown reports whether a terminal shows a character and does nothing else with it.
+func isShown(r rune) bool {
+	return unicode.IsPrint(r) && !unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r) // Hangul fillers are letters that nobody sees
+}
+
+// printable returns a name, quoted if it has control characters, invisible ones or invalid
+// UTF-8, which a terminal could interpret.
 func printable(name string) string {
-	plain := utf8.ValidString(name) && !strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })
+	plain := utf8.ValidString(name) && !strings.ContainsFunc(name, func(r rune) bool { return !isShown(r) })
 	if plain {
 		return name
 	}
@@ -228,7 +233,7 @@ func printable(name string) string {
 func printableText(text string) string {
 	var b strings.Builder
 	for _, r := range text {
-		if r == '\n' || r == '\t' || unicode.IsPrint(r) {
+		if r == '\n' || r == '\t' || isShown(r) {
 			b.WriteRune(r)
 			continue
 		}

@@ -362,7 +362,7 @@ func (a *command) wsApplyCommits(ctx context.Context, opts wsApplyOptions) error
 	}
 	return a.printAnswer(res, func(w io.Writer) error {
 		for _, ref := range res.Refs {
-			if _, err := fmt.Fprintf(w, "%s\t%s\t%s\n", ref.Name, ref.Commit, countText(ref.Commits, "commit")); err != nil {
+			if _, err := fmt.Fprintf(w, "%s\t%s\t%s\n", printable(ref.Name), ref.Commit, countText(ref.Commits, "commit")); err != nil {
 				return err
 			}
 		}
