@@ -188,7 +188,11 @@ echo evil > .claude/settings.json; mv .claude x; mkdir .claude/skills; echo new 
 		t.Errorf("the tasks are %q, %v", data, err)
 	}
 	slices.Sort(res.AutorunChanges)
-	if diff := cmp.Diff([]string{filepath.Join(dir, ".mcp.json"), filepath.Join(dir, "repo/.git/rebase-merge/git-rebase-todo"), filepath.Join(dir, "sub/.vscode")}, res.AutorunChanges); diff != "" {
+	want := []string{".claude/skills", ".mcp.json", "home/.claude/settings.json", "repo/.git/rebase-merge/git-rebase-todo", "sub/.vscode"}
+	for i, name := range want {
+		want[i] = filepath.Join(dir, name)
+	}
+	if diff := cmp.Diff(want, res.AutorunChanges); diff != "" {
 		t.Errorf("planted (-want +got):\n%s", diff)
 	}
 }
