@@ -10,6 +10,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -191,11 +192,26 @@ func saveUndo(ctx context.Context, opts *ApplyOptions, id, dir string, ours, nex
 }
 
 // digestPaths returns the digest of a Subset of a tree, and a short one of what is at each
-// path.
+// path, without what is at longer ones.
 func digestPaths(ctx context.Context, t Tree, paths []string) (whole string, each []string, err error) {
-	sum, sums := driver.NewTreeDigest(), make(map[string]*driver.TreeDigest, len(paths))
+	sum, short := driver.NewTreeDigest(), make(map[string]string, len(paths))
+	empty := shortDigest(driver.NewTreeDigest())
 	for _, p := range paths {
-		sums[p] = driver.NewTreeDigest()
+		short[p] = empty
+	}
+	// The walk visits all below a path before what comes after it, so that only the path of the
+	// entry and those above it have an open digest, of several KiB.
+	type openDigest struct {
+		path string
+		sum  *driver.TreeDigest
+	}
+	var open []openDigest
+	var free []*driver.TreeDigest
+	closeUntil := func(name string) {
+		for n := len(open) - 1; n >= 0 && !strings.HasPrefix(name+"/", open[n].path+"/"); n-- {
+			short[open[n].path] = shortDigest(open[n].sum)
+			free, open = append(free, open[n].sum), open[:n]
+		}
 	}
 	err = Walk(ctx, Subset(t, paths), func(name string, dir Directory, n *Node) (bool, error) {
 		if err := fillContent(ctx, dir, n); err != nil {
@@ -203,20 +219,31 @@ func digestPaths(ctx context.Context, t Tree, paths []string) (whole string, eac
 		}
 		info := n.Info(name)
 		sum.Add(name, info, info.Digest)
-		for at := name; at != "."; at = path.Dir(at) {
-			if s := sums[at]; s != nil {
-				s.Add(name, info, info.Digest)
-				break
+		closeUntil(name)
+		if _, ok := short[name]; ok {
+			if len(free) == 0 {
+				free = append(free, driver.NewTreeDigest())
 			}
+			last := len(free) - 1
+			free[last].Reset()
+			open, free = append(open, openDigest{name, free[last]}), free[:last]
+		}
+		if len(open) > 0 {
+			open[len(open)-1].sum.Add(name, info, info.Digest)
 		}
 		return true, nil
 	})
+	closeUntil("")
 	for _, p := range paths {
-		const short = 16
-		digest := sums[p].Sum()
-		each = append(each, digest[len(digest)-short:])
+		each = append(each, short[p])
 	}
 	return sum.Sum(), each, err
+}
+
+func shortDigest(sum *driver.TreeDigest) string {
+	const short = 16
+	digest := sum.Sum()
+	return digest[len(digest)-short:]
 }
 
 // dirOwner returns the owner of a directory if this process may give files to it: root that

@@ -16,14 +16,14 @@ func withListings(ctx context.Context, t Tree) (Tree, error) {
 	if _, ok := root.(finder); ok {
 		return t, nil
 	}
-	return &listedTree{Tree: t, dirs: map[string]map[string]Node{}}, nil
+	return &listedTree{Tree: t, dirs: map[string][]Node{}}, nil
 }
 
 type listedTree struct {
 	Tree
 
 	mu   sync.Mutex
-	dirs map[string]map[string]Node // guarded by mu; nodes by directory and name
+	dirs map[string][]Node // guarded by mu; nodes by directory
 }
 
 func (t *listedTree) Root(ctx context.Context) (Directory, error) {
@@ -40,23 +40,15 @@ type listedDir struct {
 func (d *listedDir) find(ctx context.Context, name string) (*Node, error) {
 	d.t.mu.Lock()
 	defer d.t.mu.Unlock()
-	names, ok := d.t.dirs[d.at]
+	nodes, ok := d.t.dirs[d.at]
 	if !ok {
-		nodes, err := d.Nodes(ctx)
-		if err != nil {
+		var err error
+		if nodes, err = d.Nodes(ctx); err != nil {
 			return nil, err
 		}
-		names = make(map[string]Node, len(nodes))
-		for _, n := range nodes {
-			names[n.Name] = n
-		}
-		d.t.dirs[d.at] = names
+		d.t.dirs[d.at] = nodes
 	}
-	n, ok := names[name]
-	if !ok {
-		return nil, nil
-	}
-	return &n, nil
+	return searchNodes(nodes, name), nil
 }
 
 func (d *listedDir) Dir(ctx context.Context, n *Node) (Directory, error) {

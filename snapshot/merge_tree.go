@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"maps"
 	"path"
@@ -132,24 +131,31 @@ func Merge(ctx context.Context, base, ours, theirs Tree, opts *MergeOptions) (*M
 	}
 	// Removals are merged bottom-up: a directory is removed only if it is empty. A
 	// path that changes its type is merged once, afterwards.
+	var removed, here []string
+	for _, c := range d.Changes {
+		if c.Kind == Removed {
+			removed = append(removed, c.Path)
+			continue
+		}
+		here = append(here, c.Path)
+	}
+	d.Changes = nil // some hundred bytes each
 	stays := map[string]bool{}
-	for _, c := range d.Changes {
-		if c.Kind != Removed {
-			stays[c.Path] = true
+	if len(removed) > 0 {
+		for _, name := range here {
+			stays[name] = true
 		}
 	}
-	for _, c := range slices.Backward(d.Changes) {
-		if c.Kind == Removed && !stays[c.Path] {
-			if err := m.mergePath(ctx, c.Path); err != nil {
+	for _, name := range slices.Backward(removed) {
+		if !stays[name] {
+			if err := m.mergePath(ctx, name); err != nil {
 				return nil, err
 			}
 		}
 	}
-	for _, c := range d.Changes {
-		if c.Kind != Removed {
-			if err := m.mergePath(ctx, c.Path); err != nil {
-				return nil, err
-			}
+	for _, name := range here {
+		if err := m.mergePath(ctx, name); err != nil {
+			return nil, err
 		}
 	}
 	slices.Sort(m.out.Applied)
@@ -434,25 +440,36 @@ func (m *merger) openTheirs(name string, t *Node) opener {
 		if _, stored := r.(*storedFile); stored || err != nil { // the store checks it
 			return r, err
 		}
-		return &checkedFile{r, driver.NewDigest(), name, want}, nil
+		h := hashers.Get().(*hasher)
+		h.sum.Reset()
+		return &checkedFile{r, h, name, want}, nil
 	}
 }
 
 // A checkedFile is an open file that must have a certain content.
 type checkedFile struct {
 	io.ReadCloser
-	read hash.Hash
+	read *hasher // of the pool, until Close
 	name string
 	want ID
 }
 
 func (f *checkedFile) Read(buf []byte) (int, error) {
 	n, err := f.ReadCloser.Read(buf)
-	f.read.Write(buf[:n])
-	if errors.Is(err, io.EOF) && ID(f.read.Sum(nil)) != f.want {
+	f.read.sum.Write(buf[:n])
+	if errors.Is(err, io.EOF) && ID(f.read.sum.Sum(nil)) != f.want {
 		err = errTheirsChanged(f.name)
 	}
 	return n, err
+}
+
+// Close closes the file.
+func (f *checkedFile) Close() error {
+	if f.read != nil {
+		hashers.Put(f.read)
+		f.read = nil
+	}
+	return f.ReadCloser.Close()
 }
 
 func errTheirsChanged(name string) error {

@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"path"
 	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -376,7 +376,7 @@ func sameContent(ctx context.Context, src Directory, dst Directory, w, h *Node) 
 
 // hashOpen returns the digest of an open file, and reads the extended attributes of
 // a file of this host.
-func hashOpen(ctx context.Context, r interface{ Read([]byte) (int, error) }, n *Node) (ID, error) {
+func hashOpen(ctx context.Context, r io.Reader, n *Node) (ID, error) {
 	if f, ok := r.(*hostFile); ok {
 		attrs, err := listXattrs(f.fd)
 		if err != nil {
@@ -384,11 +384,7 @@ func hashOpen(ctx context.Context, r interface{ Read([]byte) (int, error) }, n *
 		}
 		n.Xattrs = userXattrs(attrs)
 	}
-	id, err := driver.DigestReader(contextReader{ctx, r})
-	if err != nil {
-		return ID{}, fmt.Errorf("snapshot: read %s: %w: %w", n.Name, fault.Of(err), err)
-	}
-	return ParseID(id)
+	return digestReader(ctx, r, n.Name)
 }
 
 func splitParent(name string) (dir, base string) {

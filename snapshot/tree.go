@@ -3,9 +3,11 @@ package snapshot
 import (
 	"context"
 	"fmt"
+	"hash"
 	"io"
 	"path"
 	"strings"
+	"sync"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/workspace/driver"
@@ -123,13 +125,28 @@ func fillContent(ctx context.Context, dir Directory, n *Node) error {
 		return err
 	}
 	defer r.Close()
-	h := driver.NewDigest()
-	if _, err := io.Copy(h, contextReader{ctx, r}); err != nil {
-		return fmt.Errorf("snapshot: read %s: %w: %w", n.Name, fault.Of(err), err)
-	}
-	n.Content = ID(h.Sum(nil))
-	return nil
+	n.Content, err = digestReader(ctx, r, n.Name)
+	return err
 }
+
+// digestReader returns the digest of all that r yields, of the file of that name.
+func digestReader(ctx context.Context, r io.Reader, name string) (ID, error) {
+	p := hashers.Get().(*hasher)
+	defer hashers.Put(p)
+	p.sum.Reset()
+	if _, err := io.CopyBuffer(p.sum, contextReader{ctx, r}, p.buf); err != nil {
+		return ID{}, fmt.Errorf("snapshot: read %s: %w: %w", name, fault.Of(err), err)
+	}
+	return ID(p.sum.Sum(nil)), nil
+}
+
+// A hasher is what the digest of a file needs: more memory than most files.
+type hasher struct {
+	sum hash.Hash
+	buf []byte
+}
+
+var hashers = sync.Pool{New: func() any { return &hasher{driver.NewDigest(), make([]byte, 32<<10)} }}
 
 type contextReader struct {
 	ctx context.Context

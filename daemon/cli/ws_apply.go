@@ -163,6 +163,7 @@ func (opts *wsApplyOptions) hostDir() (string, error) {
 // is of this host, so its journal and previous state are, too, even if the workspace
 // is on a server. Changes of killed processes are completed first.
 func (a *command) hostStore(ctx context.Context) (store *snapshot.Store, journals string, err error) {
+	boundMemory()
 	settings, err := a.settings()
 	if err != nil {
 		return nil, "", err
@@ -240,6 +241,7 @@ func (a *command) wsApply(ctx context.Context, opts wsApplyOptions) error {
 				return err
 			}
 		}
+		d.Changes = nil // some hundred bytes each
 		base, theirs, err := comparedTrees(ctx, ws, opts.from, opts.to)
 		if err != nil {
 			return err

@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -259,7 +261,17 @@ func (a *command) writeStat(w io.Writer, d *snapshot.Comparison) error {
 	return nil
 }
 
+// boundMemory makes garbage collection frequent beyond some size of the heap, unless GOMEMLIMIT
+// says when: a comparison of many files leaves much garbage for each.
+func boundMemory() {
+	const soft = 112 << 20
+	if debug.SetMemoryLimit(-1) == math.MaxInt64 {
+		debug.SetMemoryLimit(soft)
+	}
+}
+
 func fetchDiff(ctx context.Context, c *client.Client, name string, opts client.DiffOptions) (*snapshot.Comparison, error) {
+	boundMemory()
 	data, err := c.Diff(ctx, name, opts)
 	if err != nil {
 		return nil, err

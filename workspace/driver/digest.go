@@ -56,6 +56,12 @@ type TreeDigest struct {
 // NewTreeDigest returns the digest of an empty tree, to be added to.
 func NewTreeDigest() *TreeDigest { return &TreeDigest{h: NewDigest()} }
 
+// Reset makes it the digest of an empty tree again. A digest takes several KiB.
+func (d *TreeDigest) Reset() {
+	d.h.Reset()
+	d.buf = d.buf[:0]
+}
+
 // Add adds an entry. content is the digest of a regular file's content.
 func (d *TreeDigest) Add(path string, info Info, content string) {
 	last := content
