@@ -24,6 +24,7 @@
 //	               disk reserve, freed when the disk is full so that workspaces can be removed
 //	store-id       ids of the registry stores with workspaces here; other stores must not sweep
 //	store-id.lock  flock: excludes sweeping while a workspace is opened
+//	housekeeping   its time is that of the last removal of expired snapshots by a command
 //	node-id        id of the data directory in a cluster, by which a node keeps its name
 //	up.lock        flock of the daemon that serves the directory, with its process id
 //	events.jsonl   audit stream, one event per line, rotated to events.jsonl.1 and so on;

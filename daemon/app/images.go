@@ -8,12 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/provider/docker"
 	"github.com/croft-run/croft/registry"
-	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -90,6 +88,9 @@ type Collected struct {
 
 	Containers []docker.Leftover `json:"containers"`
 	Snapshots  []string          `json:"snapshots"`
+	Unused     int               `json:"unused"` // files that only save time, and were not written for long
+
+	Kept []KeptSnapshots `json:"kept"` // the snapshots that stay
 }
 
 // Collect removes leftovers of crashes in the data directory, containers of this host
@@ -105,8 +106,10 @@ func (s *System) Collect(ctx context.Context) (Collected, error) {
 	after, aerr := s.orphans(ctx)
 	c.Directories = slices.DeleteFunc(before, func(name string) bool { return slices.Contains(after, name) })
 	err = errors.Join(err, aerr)
-	expired, xerr := s.expireSnapshots(ctx)
-	c.Snapshots, err = expired, errors.Join(err, xerr)
+	var xerr error
+	c.Snapshots, c.Kept, xerr = s.expireSnapshots(ctx)
+	unused, perr := s.removeUnused()
+	c.Unused, err = unused, errors.Join(err, xerr, perr)
 	e, eerr := s.dockerEngine()
 	if fault.Of(eerr) == fault.Unsupported {
 		return c, err
@@ -114,8 +117,8 @@ func (s *System) Collect(ctx context.Context) (Collected, error) {
 	if eerr != nil {
 		return c, errors.Join(err, eerr)
 	}
-	removed, cerr := e.Collect(ctx)
-	c.Containers = append(c.Containers, removed...)
+	containers, cerr := e.Collect(ctx)
+	c.Containers = append(c.Containers, containers...)
 	return c, errors.Join(err, cerr)
 }
 
@@ -139,34 +142,4 @@ func (s *System) orphans(ctx context.Context) ([]string, error) {
 		}
 	}
 	return names, nil
-}
-
-// expireSnapshots removes the snapshots without a name that have reached the age of the
-// configuration, and frees their space. Templates and the origins of workspaces stay. Of the
-// replicas of a cluster with a bucket the leader does so.
-func (s *System) expireSnapshots(ctx context.Context) ([]string, error) {
-	ids := []string{}
-	if s.cluster != nil && s.hasBucket() && !s.Registry.Leads() {
-		return ids, nil
-	}
-	var failed error
-	gone, err := s.snapshots.Prune(ctx, snapshot.Retention{MaxAge: time.Duration(s.settings().Snapshots.MaxAge)}, func(m *snapshot.Manifest) bool {
-		if m.Name != "" || failed != nil {
-			return false
-		}
-		needed, err := s.isSnapshotNeeded(ctx, m.ID)
-		failed = err
-		return err == nil && !needed
-	})
-	for _, m := range gone {
-		ids = append(ids, m.ID)
-	}
-	if err = errors.Join(err, failed); err != nil {
-		return ids, err
-	}
-	due, err := s.snapshots.RemovalDue(ctx)
-	if err == nil && (due || len(gone) > 0) {
-		_, err = s.snapshots.GC(ctx)
-	}
-	return ids, err
 }

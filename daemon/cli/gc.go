@@ -23,8 +23,12 @@ func (a *command) gcCommand() *cobra.Command {
 		Short: "Remove leftovers that belong to no workspace",
 		Long: `Remove leftovers of killed processes: files in the data directory, temporary workspaces of croft run,
 code, script and mcp, and containers and volumes of this host whose data directory entry is gone. Nothing in use is
-removed. Snapshots without a name are removed at the age snapshots.maxAge of the configuration, 30 days by
-default, unless a workspace started from them. (croft snapshot prune removes others by age and number.)`,
+removed.
+
+Snapshots that were taken automatically (before an apply or a rollback, after a command, for a fork or a work) are removed
+at the age snapshots.maxAge of the configuration, 30 days by default, and those of removed workspaces at
+snapshots.removedAge, 7 days, unless a workspace started from them. Those that you took or named stay, and so do
+templates: croft snapshot rm and prune remove them. What stays is said on standard error, and until when.`,
 		Args: cobra.NoArgs,
 		RunE: run(func(ctx context.Context, _ []string) error {
 			return a.withSystem(ctx, "gc removes leftovers", func(s *app.System) error {
@@ -46,6 +50,9 @@ default, unless a workspace started from them. (croft snapshot prune removes oth
 					lines := out.lines()
 					if len(lines) == 0 {
 						a.note("croft: nothing to remove on this host")
+					}
+					for _, k := range out.Kept {
+						a.note("croft: kept %s", keptText(k))
 					}
 					return writeLines(w, lines)
 				})
@@ -74,7 +81,43 @@ func (g *gcAnswer) lines() []string {
 		lines = append(lines, fmt.Sprintf("removed %s %s, of %s in %s", what, c.Name, c.Workspace, printable(c.Root)))
 	}
 	if n := len(g.Snapshots); n > 0 {
-		lines = append(lines, fmt.Sprintf("removed %s without a name", countText(n, "snapshot")))
+		lines = append(lines, fmt.Sprintf("removed %s that had been taken automatically", countText(n, "snapshot")))
+	}
+	if g.Unused > 0 {
+		lines = append(lines, fmt.Sprintf("removed %s of caches and of tests of container engines", countText(g.Unused, "old file")))
 	}
 	return lines
+}
+
+// housekeep removes, once a day, what has expired in the data directory: who works with croft work
+// alone has no server that does so.
+func (a *command) housekeep(ctx context.Context) {
+	if a.system == nil || ctx.Err() != nil {
+		return
+	}
+	if err := a.system.Housekeep(ctx); err != nil {
+		a.note("croft: remove expired snapshots: %v", err)
+	}
+}
+
+// keptText says which snapshots stay, why, and until when.
+func keptText(k app.KeptSnapshots) string {
+	count := countText(k.Count, "snapshot")
+	until := func(key string) string {
+		if k.Until.IsZero() {
+			return fmt.Sprintf("for ever: %s is 0s", key)
+		}
+		return fmt.Sprintf("the first until %s: %s", timeText(k.Until), key)
+	}
+	switch k.Why {
+	case app.KeptOfRemoved:
+		return fmt.Sprintf("%s, taken automatically, of removed workspaces; %s", count, until("snapshots.removedAge"))
+	case app.KeptOfExisting:
+		return fmt.Sprintf("%s, taken automatically; %s", count, until("snapshots.maxAge"))
+	case app.KeptStart:
+		return fmt.Sprintf("%s, from which workspaces started, until these are removed", count)
+	case app.KeptTemplate:
+		return fmt.Sprintf("%s of templates, until croft template rm", count)
+	}
+	return fmt.Sprintf("%s that you or a program of yours took, until croft snapshot rm or prune", count)
 }

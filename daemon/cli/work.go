@@ -241,6 +241,7 @@ func (a *command) workStart(ctx context.Context, opts workOptions) error {
 		a.note("croft: %s", n)
 	}
 	return a.withClient(ctx, func(c *client.Client) error {
+		defer a.housekeep(ctx)
 		// They are saved even if nothing is remembered: they name the project of a work.
 		if err := e.project.Save(e.data, settings); err != nil {
 			return err

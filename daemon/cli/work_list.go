@@ -324,6 +324,7 @@ without a terminal to ask on they need --yes.`,
 				if err != nil || len(names) == 0 {
 					return err
 				}
+				defer a.housekeep(ctx)
 				return errors.Join(a.wsRm(ctx, c, names), a.removeHomes(ctx, c))
 			})
 		}),

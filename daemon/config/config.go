@@ -205,7 +205,8 @@ type Events struct {
 
 // Snapshots is the section snapshots.
 type Snapshots struct {
-	MaxAge Duration `json:"maxAge,omitempty" jsonschema:"age at which croft gc removes a snapshot without a name, unless a workspace started from it; 0s is never"`
+	MaxAge     Duration `json:"maxAge,omitempty" jsonschema:"age at which croft gc removes a snapshot that was taken automatically, unless a workspace started from it; 0s is never"`
+	RemovedAge Duration `json:"removedAge,omitempty" jsonschema:"the same for those of workspaces that were removed; 0s is maxAge"`
 }
 
 // Effects is the section effects.
@@ -253,7 +254,7 @@ func Default() *Config {
 		Caps:     Caps{MaxOpen: 1000, MaxCommands: 1000},
 		Events:   Events{File: "events.jsonl", MaxSize: 64 << 20, Keep: 5, Sync: "interval"},
 
-		Snapshots: Snapshots{MaxAge: Duration(30 * 24 * time.Hour)},
+		Snapshots: Snapshots{MaxAge: Duration(30 * 24 * time.Hour), RemovedAge: Duration(7 * 24 * time.Hour)},
 	}
 }
 
