@@ -35,13 +35,13 @@ func refusalText(at, reason, allow string) string {
 	if ip := net.ParseIP(host); err != nil || ip != nil && ip.IsLinkLocalUnicast() {
 		return line
 	}
+	if port == "80" || port == "443" { // what a host without a port allows
+		at = host
+	}
 	if strings.HasPrefix(reason, noRule) {
-		if port == "80" || port == "443" { // what a host without a port allows
-			at = host
-		}
 		return line + "; " + fmt.Sprintf(allow, at)
 	}
-	return line + addressRemedy(host, reason)
+	return line + addressRemedy(host, at, reason)
 }
 
 // What the reasons of the egress proxy begin with. More --allow-net helps against the first
@@ -52,13 +52,13 @@ const (
 )
 
 // addressRemedy says how a name is reached that is allowed and whose address is refused, as in
-// networks with names and proxies of their own. A metadata service has none: it has credentials.
-func addressRemedy(host, reason string) string {
+// networks with names and proxies of their own; at is the host, with a port that is not usual. A metadata service has none: it has credentials.
+func addressRemedy(host, at, reason string) string {
 	class, ok := strings.CutPrefix(reason, refusedAddress)
 	if !ok || class == "a metadata service" || class == "link-local" || net.ParseIP(host) != nil {
 		return ""
 	}
-	return fmt.Sprintf("; a rule of croft.yaml reaches it: network: {rules: {NAME: [{host: %s, private: true}]}}, with --allow-net @NAME; of a registry, network.mirrors", host)
+	return fmt.Sprintf("; a rule of croft.yaml reaches it: network: {rules: {NAME: [{host: %s, private: true}]}}, with --allow-net @NAME; of a registry, network.mirrors", at)
 }
 
 // noteEventRefusals prints the hosts that the egress proxy refused to a workspace, from

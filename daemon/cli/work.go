@@ -611,7 +611,7 @@ func refusalHint(at, reason string) string {
 	if !hostName.MatchString(host) {
 		return ": " + reason
 	}
-	return ": " + reason + strings.Replace(addressRemedy(host, reason), "with --allow-net @NAME", "with croft work allow @NAME", 1)
+	return ": " + reason + strings.Replace(addressRemedy(host, at, reason), "with --allow-net @NAME", "with croft work allow @NAME", 1)
 }
 
 // allowHint says how a work reaches a host, except link-local addresses: cloud metadata

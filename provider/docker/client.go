@@ -141,11 +141,11 @@ func (e *remoteEngine) Info(ctx context.Context) (Info, error) {
 			info.Rootless = true
 		}
 	}
-	if info.ID == "" { // as Podman
-		info.ID = in.Name + ":" + in.DockerRootDir
-	}
 	if info.Podman, err = e.isPodman(ctx); info.Podman {
 		info.Name = "Podman " + in.ServerVersion
+	}
+	if info.ID == "" || info.Podman { // Podman has a new one in each answer
+		info.ID = strings.Join([]string{in.Name, in.DockerRootDir, e.c.DaemonHost()}, ":")
 	}
 	return info, err
 }

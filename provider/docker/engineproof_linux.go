@@ -31,7 +31,8 @@ type engineProof struct {
 	Volume       bool   `json:"volume"`       // files are on a volume, which this host does not see
 	NoHostMounts bool   `json:"noHostMounts"` // the engine does not see files of this host, and can't mount them
 
-	info Info
+	info  Info
+	image string // in which it was tested, and in which volumes are filled
 }
 
 // proofVersion changes with what is tested.
@@ -102,15 +103,15 @@ func (p *Provider) engineInfoLocked(ctx context.Context) (Info, error) {
 
 // checkEngine returns the proof of the engine with a runtime, and with files in a directory
 // or on a volume: from memory, from the cache, or by a test.
-func (p *Provider) checkEngine(ctx context.Context, runtime string, volume bool) (*engineProof, error) {
-	f, err := p.loadProof(ctx, runtime, volume)
+func (p *Provider) checkEngine(ctx context.Context, runtime string, volume bool, asked string) (*engineProof, error) {
+	f, err := p.loadProof(ctx, runtime, volume, asked)
 	if err == nil && f.NoHostMounts {
 		return nil, fmt.Errorf("docker: test the engine: %w", errNotShared)
 	}
 	return f, err
 }
 
-func (p *Provider) loadProof(ctx context.Context, runtime string, volume bool) (*engineProof, error) {
+func (p *Provider) loadProof(ctx context.Context, runtime string, volume bool, asked string) (*engineProof, error) {
 	unlock, err := p.lockInfo(ctx)
 	if err != nil {
 		return nil, err
@@ -128,9 +129,25 @@ func (p *Provider) loadProof(ctx context.Context, runtime string, volume bool) (
 	if err != nil {
 		return nil, err
 	}
-	f := readProof(path, runtime, volume)
+	f, image := readProof(path, runtime, volume), p.cfg.Image
 	if f == nil {
-		if f, err = p.testEngine(ctx, info, runtime, volume); err != nil {
+		var id string
+		if image, id, err = p.proofImage(ctx, asked); err != nil {
+			return nil, err
+		}
+		if id != "" { // the proof holds for this image alone, whose programs may say anything
+			key += " " + id
+			if f := p.proofs[key]; f != nil {
+				return f, nil
+			}
+			if path, err = p.proofPath(info, key); err != nil {
+				return nil, err
+			}
+			f = readProof(path, runtime, volume)
+		}
+	}
+	if f == nil {
+		if f, err = p.testEngine(ctx, info, runtime, volume, image); err != nil {
 			return nil, err
 		}
 		data, err := json.Marshal(f)
@@ -141,9 +158,24 @@ func (p *Provider) loadProof(ctx context.Context, runtime string, volume bool) (
 			return nil, fmt.Errorf("docker: cache the proof of the engine: %w: %w", fault.Of(err), err)
 		}
 	}
-	f.info = info
+	f.info, f.image = info, image
 	p.proofs[key] = f
 	return f, nil
+}
+
+// proofImage returns the image in which the engine is tested: the configured one, or if the
+// engine lacks it and has another that is asked for, that one, with its id.
+func (p *Provider) proofImage(ctx context.Context, asked string) (image, id string, err error) {
+	if asked == "" || asked == p.cfg.Image {
+		return p.cfg.Image, "", nil
+	}
+	soon, cancel := context.WithTimeout(ctx, p.cfg.AnswerTimeout)
+	defer cancel()
+	if _, err := p.engine.Image(soon, p.cfg.Image); fault.Of(err) != fault.NotFound {
+		return p.cfg.Image, "", p.engineTimeout(ctx, err)
+	}
+	img, err := p.ensureImage(ctx, asked)
+	return asked, img.ID, err
 }
 
 // proofPath returns the path of a cached proof, named by a digest of all that it depends on.
@@ -214,16 +246,16 @@ grep -q '^NoNewPrivs:.*1$' /proc/self/status || { echo "there may be new privile
 echo isolated
 `
 
-// testEngine starts a container and runs isolationScript in it.
-func (p *Provider) testEngine(ctx context.Context, info Info, runtime string, volume bool) (*engineProof, error) {
-	f := &engineProof{Proof: proofVersion, Runtime: runtime, Volume: volume, UID: p.workloadUID(info, volume), info: info}
+// testEngine starts a container of an image and runs isolationScript in it.
+func (p *Provider) testEngine(ctx context.Context, info Info, runtime string, volume bool, image string) (*engineProof, error) {
+	f := &engineProof{Proof: proofVersion, Runtime: runtime, Volume: volume, UID: p.workloadUID(info, volume), info: info, image: image}
 	err := p.withProbeDir(ctx, func(dir string) error { return p.testEngineIn(ctx, dir, f) })
 	if isNotShared(err) && !volume {
 		f.NoHostMounts = true
 		return f, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("docker: test the engine: %w", err)
+		return nil, fmt.Errorf("docker: test the engine with the image %s: %w", image, err)
 	}
 	return f, nil
 }
@@ -235,7 +267,7 @@ func (p *Provider) testEngineIn(ctx context.Context, dir string, f *engineProof)
 	}
 	f.HostUID = -1 // not known yet: modes let any uid write
 	u := &launch{
-		dir: dir, id: probeID, name: namePrefix + filepath.Base(dir), image: p.cfg.Image, files: files, proof: f, key: probeID, autoRemove: true,
+		dir: dir, id: probeID, name: namePrefix + filepath.Base(dir), image: f.image, files: files, proof: f, key: probeID, autoRemove: true,
 		policy: driver.Policy{}, lease: time.Minute,
 	}
 	if f.Volume {

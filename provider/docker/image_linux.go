@@ -31,7 +31,7 @@ func pullError(ctx context.Context, name string, err error) error {
 	}
 	switch fault.Of(err) {
 	case fault.DeadlineExceeded, fault.Unavailable, fault.ResourceExhausted:
-		return fmt.Errorf("docker: image %s is not in the engine, and pulling it failed or timed out: %w: %w (import it with \"croft image import\", or name another image)", name, fault.Unavailable, err)
+		return fmt.Errorf("docker: image %s is not in the engine, and pulling it failed or timed out: %w: %w (import it with \"croft image import\", or name one that the engine has: --options '{\"image\":\"NAME\"}', options.image of the provider in croft.yaml)", name, fault.Unavailable, err)
 	}
-	return fmt.Errorf("docker: image %s is not in the engine, and can't be pulled: %w: %w (import it with \"croft image import\", or name another image)", name, fault.Failed, err)
+	return fmt.Errorf("docker: image %s is not in the engine, and can't be pulled: %w: %w (import it with \"croft image import\", or name one that the engine has: --options '{\"image\":\"NAME\"}', options.image of the provider in croft.yaml)", name, fault.Failed, err)
 }

@@ -302,9 +302,25 @@ func TestEngineMapsUsers(t *testing.T) {
 		t.Fatalf("got %q (%+v)", got, res)
 	}
 	write(t, ws, "d/inner", "again")
-	f, err := p.checkEngine(t.Context(), "", false)
+	f, err := p.checkEngine(t.Context(), "", false, "")
 	if err != nil || f.HostUID != base+1000 {
 		t.Errorf("the workload is %+v outside, %v; want %d", f, err, base+1000)
+	}
+}
+
+// TestEngineHasOnlyTheImageAskedFor: the engine is tested in an image that is there. The proof
+// holds for that image alone.
+func TestEngineHasOnlyTheImageAskedFor(t *testing.T) {
+	lacking := func(c *Config) { c.Image, c.Cache = "croft-test/missing:1", t.TempDir() }
+	for _, files := range []string{FilesDirectory, FilesVolume} {
+		p := newProvider(t, t.TempDir(), lacking, func(c *Config) { c.Files = files })
+		ws := open(t, p, func(s *driver.Spec) { s.Config = []byte(`{"image":"` + DefaultImage + `"}`) })
+		if got := string(script(t, ws, "echo runs").Stdout); got != "runs\n" {
+			t.Errorf("files %s: got %q", files, got)
+		}
+		if _, err := p.checkEngine(t.Context(), "", files == FilesVolume, ""); err == nil || !strings.Contains(err.Error(), "image croft-test/missing:1 is not in the engine") {
+			t.Errorf("files %s: without an image of the engine: %v", files, err)
+		}
 	}
 }
 
@@ -322,6 +338,19 @@ func TestPodman(t *testing.T) {
 				t.Fatalf("got %q (%+v)", got, res)
 			}
 			write(t, ws, "d/inner", "again")
+			proofs, err := filepath.Glob(filepath.Join(p.cfg.Cache, "proof-*"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 2 { // other processes: they need no test
+				other := newProvider(t, filepath.Dir(p.cfg.Root), func(c *Config) { c.Host, c.Files = d.Host(), files })
+				if _, err := other.checkEngine(t.Context(), "", files == FilesVolume, ""); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if now, err := filepath.Glob(filepath.Join(p.cfg.Cache, "proof-*")); err != nil || len(now) != len(proofs) {
+				t.Errorf("the proofs %q became %q, %v", proofs, now, err)
+			}
 			again, err := newProvider(t, filepath.Dir(p.cfg.Root), func(c *Config) { c.Host = d.Host() }).Resolve(t.Context(), ws.Ref)
 			if err != nil {
 				t.Fatal(err)

@@ -123,10 +123,10 @@ func (p *Provider) Probe(ctx context.Context) (driver.Traits, error) {
 	if err := p.pingEngine(ctx); err != nil {
 		return driver.Traits{}, fmt.Errorf("docker: probe: %w", err)
 	}
-	volume, err := p.useVolume(ctx, "", p.cfg.Runtime)
+	volume, err := p.useVolume(ctx, "", p.cfg.Runtime, "")
 	var f *engineProof
 	if err == nil {
-		f, err = p.checkEngine(ctx, p.cfg.Runtime, volume)
+		f, err = p.checkEngine(ctx, p.cfg.Runtime, volume, "")
 	}
 	if err != nil {
 		return driver.Traits{}, fmt.Errorf("docker: probe: %w", err)
@@ -226,7 +226,7 @@ func (p *Provider) checkSpec(ctx context.Context, spec driver.Spec) (*options, *
 	runtime, err := p.chooseRuntime(ctx, spec.Policy, *opts)
 	var volume bool
 	if err == nil {
-		volume, err = p.useVolume(ctx, opts.Files, runtime)
+		volume, err = p.useVolume(ctx, opts.Files, runtime, opts.Image)
 	}
 	opts.Files = ""
 	if volume {
@@ -254,7 +254,7 @@ func (p *Provider) checkPolicy(ctx context.Context, policy driver.Policy, opts o
 	if err != nil {
 		return nil, err
 	}
-	f, err := p.checkEngine(ctx, runtime, opts.Files == FilesVolume)
+	f, err := p.checkEngine(ctx, runtime, opts.Files == FilesVolume, opts.Image)
 	if err != nil {
 		return nil, err
 	}

@@ -42,7 +42,7 @@ func isNotShared(err error) bool {
 // useVolume reports whether the files of a new workspace are on a volume: if the option says
 // so, if the engine is reached over a network, or if a test shows that the engine does not
 // see the data directory.
-func (p *Provider) useVolume(ctx context.Context, files, runtime string) (bool, error) {
+func (p *Provider) useVolume(ctx context.Context, files, runtime, image string) (bool, error) {
 	if files == "" {
 		files = p.cfg.Files
 	}
@@ -59,7 +59,7 @@ func (p *Provider) useVolume(ctx context.Context, files, runtime string) (bool, 
 	if err != nil || info.Remote {
 		return true, err
 	}
-	_, err = p.checkEngine(ctx, runtime, false)
+	_, err = p.checkEngine(ctx, runtime, false, image)
 	if errors.Is(err, errNotShared) {
 		return true, nil
 	}
@@ -79,7 +79,7 @@ func (p *Provider) createVolume(ctx context.Context, id string, f *engineProof, 
 	driver.Step(ctx, "volume made")
 	return p.withProbeDir(ctx, func(dir string) error {
 		l := &launch{
-			dir: dir, id: probeID, name: namePrefix + filepath.Base(dir), image: p.cfg.Image, volume: containerName(id), proof: f, key: probeID, autoRemove: true,
+			dir: dir, id: probeID, name: namePrefix + filepath.Base(dir), image: f.image, volume: containerName(id), proof: f, key: probeID, autoRemove: true,
 			policy: driver.Policy{Durable: durable}, lease: time.Minute,
 		}
 		if err := p.chownVolume(ctx, l); err != nil || from == nil {
