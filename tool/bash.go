@@ -153,7 +153,11 @@ func writeSandboxNotes(b *strings.Builder, res workspace.Result) {
 			fmt.Fprintf(b, "network: and %d more were refused\n", len(res.Refused)-most)
 			break
 		}
-		fmt.Fprintf(b, "network: %s was refused: %s; the operator can allow a host in the network policy (--allow-net HOST)\n", r.Host, r.Reason)
+		hint := ""
+		if strings.HasPrefix(r.Reason, "no rule allows it") { // against other reasons it does not help
+			hint = "; the operator can allow a host in the network policy (--allow-net HOST)"
+		}
+		fmt.Fprintf(b, "network: %s was refused: %s%s\n", r.Host, r.Reason, hint)
 	}
 	for i, name := range res.AutorunChanges {
 		if i == most {
@@ -170,7 +174,8 @@ func writeSandboxNotes(b *strings.Builder, res workspace.Result) {
 // writePrivateCommits says that commits are not in the user's repository.
 func writePrivateCommits(b *strings.Builder, res workspace.Result) {
 	for _, name := range res.PrivateCommits {
-		fmt.Fprintf(b, "git: the commits and refs of %s are in a private copy of it, not in the user's repository\n", name)
+		fmt.Fprintf(b, "git: the commits and refs of %s are in a private copy of it, not in the user's repository, and end with this workspace; "+
+			"'git bundle create commits.bundle HEAD' here and 'git fetch commits.bundle HEAD' there take them over; --git shared of the operator has no copy\n", name)
 	}
 }
 

@@ -1,10 +1,13 @@
 package cli
 
 import (
+	"context"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -178,15 +181,27 @@ func (a *command) checkSandbox(provider string, h hostDirFlags) error {
 	if a.server != "" || !h.given() {
 		return nil
 	}
-	settings, err := a.settings()
-	if err != nil {
-		return err
-	}
-	kind, _, err := settings.Provider(provider)
+	kind, err := a.providerKind(provider)
 	if err != nil || kind == sandboxKind {
 		return err
 	}
 	return fmt.Errorf("--rw, --ro, --sockets and --toolchain: %w: a workspace of kind %s has one directory; they are for the provider %s", fault.Unsupported, kind, sandboxKind)
+}
+
+// providerKind returns the kind of a provider of this host, by its name.
+func (a *command) providerKind(name string) (string, error) {
+	settings, err := a.settings()
+	if err != nil {
+		return "", err
+	}
+	kind, _, err := settings.Provider(name)
+	return kind, err
+}
+
+// isSandbox reports whether a provider of this host, by its name, is the sandbox.
+func (a *command) isSandbox(provider string) bool {
+	kind, err := a.providerKind(provider)
+	return err == nil && kind == sandboxKind
 }
 
 // noteCaches prints which caches start empty, where the isolation has no layers.
@@ -211,5 +226,36 @@ func (a *command) noteCaches(ws client.Workspace, opts sandboxOptions) {
 	}
 	if why != "" && len(cold) > 0 {
 		a.note("croft: caches that start empty: %s: %s", strings.Join(cold, ", "), why)
+	}
+}
+
+// gitTimeout bounds a question to git about its configuration.
+const gitTimeout = 2 * time.Second
+
+// addGitIdentity adds the name and the address with which the user commits in a directory to
+// the variables of a workspace: commands inside do not see ~/.gitconfig. Nothing else of that
+// is passed on. What --env sets stays.
+func (a *command) addGitIdentity(ctx context.Context, dir string, spec *workspace.Spec) {
+	if a.server != "" || dir == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, gitTimeout)
+	defer cancel()
+	out, err := userGit(ctx, dir, nil, "config", "--get-regexp", `^user\.(name|email)$`)
+	if err != nil {
+		return // no identity, or no git: git inside says so
+	}
+	if spec.Policy.Env == nil {
+		spec.Policy.Env = map[string]string{}
+	}
+	given := maps.Clone(spec.Policy.Env)
+	for line := range strings.Lines(out) { // the narrowest scope comes last
+		key, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		for _, who := range []string{"GIT_AUTHOR_", "GIT_COMMITTER_"} {
+			name := who + strings.ToUpper(strings.TrimPrefix(key, "user."))
+			if _, set := given[name]; !set && value != "" {
+				spec.Policy.Env[name] = value
+			}
+		}
 	}
 }

@@ -552,6 +552,7 @@ func (a *command) openDir(ctx context.Context, opts toolFlags, dir string, d *di
 		if err := a.addToolchains(names, dir, &spec, &own); err != nil {
 			return nil, err
 		}
+		a.addGitIdentity(ctx, dir, &spec)
 		if err := setProviderOptions("", own, &spec); err != nil {
 			return nil, err
 		}

@@ -70,7 +70,8 @@ func (a *command) commandOutcome(res workspace.Result) error {
 		a.note("croft: warning: %s", printable(text))
 	}
 	for _, name := range res.PrivateCommits {
-		a.note("croft: commits or refs of %s changed in the workspace's private copy of it, not in your repository; they end with the workspace: see --git", printable(name))
+		a.note("croft: commits or refs of %s changed in the workspace's private copy of it, not in your repository; they end with the workspace: "+
+			"git bundle create commits.bundle HEAD inside, and git fetch commits.bundle HEAD here, take them over; --git shared has no copy", printable(name))
 	}
 	switch {
 	case res.ExitCode < 0:

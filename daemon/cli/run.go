@@ -90,6 +90,9 @@ func (a *command) runInNewWorkspace(ctx context.Context, opts runOptions, words 
 	if err != nil {
 		return err
 	}
+	if spec.Kind == sandboxKind {
+		a.addGitIdentity(ctx, cmp.Or(spec.Dir, templateDir(&spec)), &spec)
+	}
 	return a.withClient(ctx, func(c *client.Client) (err error) {
 		if a.server == "" {
 			a.sweepRuns(ctx, c)

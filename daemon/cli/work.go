@@ -61,7 +61,8 @@ Other hosts can't be reached, unless --allow-net or croft work allow names them,
 With --isolation none there is no sandbox: only the project is a copy, and the agent has your home, your login and an open network. macOS has no sandbox;
 there --isolation process uses sandbox-exec, which is weaker. Croft says at the start what is not protected.
 
-Detach with ctrl-], or with ~. at the beginning of a line; croft work attach comes back.
+Detach with ctrl-], or with ~. at the beginning of a line; croft work attach comes back. Meanwhile
+the agent has no network, and so no model: an agent that is to work on is started in tmux or screen.
 
 The exit status is that of the agent; 125 is an error of croft itself.`,
 		Example: `  croft work claude
@@ -225,6 +226,7 @@ func (a *command) workStart(ctx context.Context, opts workOptions) error {
 		if err := a.addWorkDirs(opts.host, start, &spec); err != nil {
 			return err
 		}
+		a.addGitIdentity(ctx, e.project.Dir, &spec)
 	}
 	env, err := parseEnv(opts.policy.env)
 	if err != nil {
@@ -492,6 +494,9 @@ func (a *command) attachAgent(ctx context.Context, c *client.Client, ws *workspa
 	res, err := a.attachTerminal(ctx, t, !a.endsWithUs(ws), earlierModes(ctx, ws, session, from.Tail))
 	if errors.Is(err, errDetached) {
 		a.note("\r\ndetached: the agent keeps running, for 15 minutes%s; come back with: croft work attach %s", detachedNetwork(rec), rec.Name)
+		if detachedNetwork(rec) != "" {
+			a.note("croft: without network it does not reach its model; to leave the terminal while the agent works on, start croft work in tmux or screen")
+		}
 		return nil
 	}
 	if err != nil {

@@ -82,6 +82,9 @@ func (a *command) wsOpen(ctx context.Context, opts wsOpenOptions) error {
 	if err != nil {
 		return err
 	}
+	if a.isSandbox(opts.provider) {
+		a.addGitIdentity(ctx, cmp.Or(spec.Dir, templateDir(&spec)), &spec)
+	}
 	return a.withClient(ctx, func(c *client.Client) error {
 		_, stop := a.startProgress("opening the workspace")
 		ws, err := c.CreateWith(ctx, spec, opts.policy.name)
