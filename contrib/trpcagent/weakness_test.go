@@ -15,8 +15,10 @@ import (
 
 	"github.com/croft-run/croft/contrib/trpcagent"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/shelltest"
 	"github.com/croft-run/croft/provider/local"
 	"github.com/croft-run/croft/provider/sandbox"
+	"github.com/croft-run/croft/workspace/driver"
 )
 
 func create(t *testing.T, e *trpcagent.Executor) codeexecutor.Workspace {
@@ -50,14 +52,19 @@ func TestLimitsHoldOrAreRefused(t *testing.T) {
 			t.Errorf("local, %s: %v, want Unsupported", name, err)
 		}
 	}
+	p, _ := shelltest.NewProvider(t, sandbox.Kind)
+	traits, err := p.Probe(t.Context())
+	must(t, err)
+	enforced := traits.Limits
 	e = open(t, sandbox.Kind, nil)
 	ws = create(t, e)
 	for name, cmd := range map[string]string{
+		"processor": "import time\nend = time.monotonic() + 1\nwhile time.monotonic() < end: pass\nprint('got it' if time.process_time() > 0.8 else 'limited')",
 		"memory":    "x = bytearray(300 << 20); print('got it')",
 		"processes": "import os, time\nn = 0\nfor i in range(8):\n  try:\n    if os.fork() == 0: time.sleep(1); os._exit(0)\n    n += 1\n  except OSError: pass\nprint('got it' if n == 8 else n)",
 	} {
 		res, err := e.RunProgram(t.Context(), ws, codeexecutor.RunProgramSpec{Cmd: "python3", Args: []string{"-c", cmd}, Limits: limits[name], Timeout: time.Minute})
-		if fault.Of(err) == fault.Unsupported {
+		if fault.Of(err) == fault.Unsupported && !enforced[driver.ResourcePIDs].Enforced() {
 			continue // refused, and the message says why
 		}
 		if err != nil || strings.Contains(res.Stdout, "got it") {

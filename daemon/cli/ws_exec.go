@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/croft-run/croft/client"
+	"github.com/croft-run/croft/daemon/config"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/snapshot/history"
 	"github.com/croft-run/croft/workspace"
@@ -21,6 +22,9 @@ type wsExecOptions struct {
 	detach  bool
 	env     []string
 	command commandFlags
+
+	limits     workspace.Limits // of this command
+	bestEffort bool
 }
 
 func (a *command) wsExecCommand() *cobra.Command {
@@ -52,11 +56,22 @@ The exit status is that of the command; 125 is an error of croft itself.`,
 	f.BoolVarP(&opts.detach, "detach", "d", false, "start the command as a session and print its id")
 	registerEnv(f, &opts.env)
 	opts.command.registerFlags(f)
+	opts.limits = workspace.Limits{}
+	for _, r := range driver.Resources {
+		if r.Name == driver.ResourceCPU || r.Name == driver.ResourcePIDs {
+			f.Var(&limitFlag{limits: opts.limits, resource: r}, limitFlagName(r), "limit of "+r.Doc+" of this command alone, such as "+config.Example(r.Unit)+"; 0 is none")
+		}
+	}
+	f.BoolVar(&opts.bestEffort, "best-effort", false, "ignore those of these limits that can't be enforced for one command here")
 	return cmd
 }
 
 func (a *command) wsExec(ctx context.Context, opts wsExecOptions) error {
 	cmd := opts.command.driverCommand(opts.argv)
+	cmd.Limits = opts.limits.With(nil)
+	for name, l := range cmd.Limits {
+		cmd.Limits[name] = workspace.Limit{Max: l.Max, BestEffort: opts.bestEffort}
+	}
 	var err error
 	if cmd.Env, err = parseEnv(opts.env); err != nil {
 		return err

@@ -130,6 +130,7 @@ type Groups struct {
 	Freeze       bool // the workload may be frozen
 	Kill         bool // Remove kills all processes in them; version 2 only
 	SharedLimits bool // the supervisor shares the limits of its workload
+	Commands     bool // single commands may have cgroups of their own, see CreateCommand
 
 	probe string // see NewProbe
 }
@@ -178,6 +179,11 @@ func (g *Groups) groupDir(c Controller) string { return filepath.Join(c.Dir, g.n
 // Dirs lists the directories of the cgroups, existing or not.
 func (g *Groups) Dirs() []string {
 	var dirs []string
+	for _, name := range CommandControllers {
+		if c := Find(name); g.Commands && c.Err == nil && !c.V2 && g.Limits[name] <= 0 { // CreateCommand makes it
+			dirs = append(dirs, g.groupDir(c))
+		}
+	}
 	for _, c := range g.usedControllers() {
 		if !c.V2 {
 			dirs = append(dirs, g.groupDir(c))
@@ -187,6 +193,15 @@ func (g *Groups) Dirs() []string {
 		dirs = append(dirs, dir)
 	}
 	return dirs
+}
+
+// Joinable returns the directory of the cgroup that a process of the workload joins, where
+// a controller limits it.
+func (g *Groups) Joinable(controller string) string {
+	if Find(controller).V2 {
+		return filepath.Join(g.Limited(controller), mainGroup)
+	}
+	return g.Limited(controller)
 }
 
 // Limited returns the directory of the cgroup in which a controller limits the workload.
@@ -289,7 +304,7 @@ func Remove(dirs []string) error {
 		}
 	}
 	for _, dir := range dirs { // the killed processes have left these, too
-		errs = errors.Join(errs, removeGroup(dir))
+		errs = errors.Join(errs, removeCommands(dir), removeGroup(dir))
 	}
 	return errs
 }

@@ -31,7 +31,7 @@ func TestVersion2(t *testing.T) {
 		t.Skip("skipped: host: control groups: " + err.Error())
 	}
 	t.Setenv(v2Var, "yes")
-	out, err := exec.CommandContext(t.Context(), os.Args[0], "-test.v", "-test.run", "^(TestFreezeAndRemove|TestCollect)$").CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), os.Args[0], "-test.v", "-test.run", "^(TestFreezeAndRemove|TestCollect|TestCommandGroupV2)$").CombinedOutput()
 	if err != nil {
 		t.Errorf("with version 2: %v\n%s", err, out)
 	}
@@ -56,7 +56,7 @@ func TestFreezeAndRemove(t *testing.T) {
 		t.Fatal(err)
 	}
 	pid := []byte(strconv.Itoa(cmd.Process.Pid))
-	if err := os.WriteFile(filepath.Join(g.Limited(Freezer), "cgroup.procs"), pid, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(g.Joinable(Freezer), "cgroup.procs"), pid, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	dir, ok := FreezerOf(dirs)

@@ -17,11 +17,15 @@
 // # Version 2
 //
 // There is one hierarchy for all controllers. A cgroup with child cgroups has no processes,
-// and all threads of a process are in one cgroup. So there are three cgroups:
+// and all threads of a process are in one cgroup. So there are these cgroups:
 //
 //	croft-NAME        limits what both may use together
 //	croft-NAME/guest  the supervisor, which is started there
 //	croft-NAME/work   the workload, with the limits
+//
+// The processes of the workload are in its child cgroup main, but for commands with limits
+// of their own: each of those has a cgroup beside main (command-NAME). In version 1 it is
+// below that of the workload, and the thread that starts the command joins it meanwhile.
 //
 // A child of the supervisor starts in the supervisor's cgroup, and the supervisor moves it
 // at once, with the processes it has started meanwhile. Until then the limits of croft-NAME

@@ -88,6 +88,9 @@ func releaseUnused(idle, busy []string) error {
 		if open[filepath.Base(group)] {
 			continue
 		}
+		for _, command := range commandsBelow(group) {
+			unix.Rmdir(command) //nolint:errcheck // one that is in use keeps its parent, too
+		}
 		// EBUSY: it has child cgroups, or a process joined it meanwhile.
 		if err := unix.Rmdir(group); err != nil && !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.ENOENT) &&
 			!errors.Is(err, unix.EACCES) && !errors.Is(err, unix.EPERM) {

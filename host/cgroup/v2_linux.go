@@ -22,6 +22,7 @@ import (
 const (
 	supervisorGroup = "guest"
 	workGroup       = "work"
+	mainGroup       = "main" // in workGroup: all processes but those of commands with limits of their own
 )
 
 // A hierarchyV2 is the directory for cgroups of version 2 on this host.
@@ -152,19 +153,20 @@ func settingsV2(l Limits) map[string]string {
 	return set
 }
 
-// createV2 creates the three cgroups, with limits of the named controllers.
+// createV2 creates the cgroups, with limits of the named controllers.
 func (g *Groups) createV2(dir string, names []string) error {
-	for _, path := range []string{dir, filepath.Join(dir, supervisorGroup), filepath.Join(dir, workGroup)} {
+	work := filepath.Join(dir, workGroup)
+	for _, path := range []string{dir, filepath.Join(dir, supervisorGroup), work, filepath.Join(work, mainGroup)} {
 		if err := os.Mkdir(path, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
-		if path == dir {
-			enableControllers(dir)
+		if path == dir || path == work {
+			enableControllers(path)
 		}
 	}
-	work := maps.Clone(g.Limits)
-	maps.DeleteFunc(work, func(name string, limit int64) bool { return limit <= 0 || !slices.Contains(names, name) })
-	both := maps.Clone(work)
+	own := maps.Clone(g.Limits)
+	maps.DeleteFunc(own, func(name string, limit int64) bool { return limit <= 0 || !slices.Contains(names, name) })
+	both := maps.Clone(own)
 	for name := range both {
 		both[name] += supervisorReserve[name]
 	}
@@ -174,7 +176,9 @@ func (g *Groups) createV2(dir string, names []string) error {
 	if both[Memory] > 0 { // without swap there is no such file
 		_ = os.WriteFile(filepath.Join(dir, "memory.swap.max"), []byte("0"), 0o600)
 	}
-	for path, limits := range map[string]Limits{dir: both, filepath.Join(dir, workGroup): work} {
+	// Kernels before 6.11 count a refused fork in the cgroup of the process alone.
+	inMain := Limits{PIDs: own[PIDs]}
+	for path, limits := range map[string]Limits{dir: both, work: own, filepath.Join(work, mainGroup): inMain} {
 		for file, value := range settingsV2(limits) {
 			if err := os.WriteFile(filepath.Join(path, file), []byte(value), 0o600); err != nil {
 				return fmt.Errorf("limit: %w", err)
@@ -184,13 +188,13 @@ func (g *Groups) createV2(dir string, names []string) error {
 	return nil
 }
 
-// openV2 opens the files of the three cgroups.
+// openV2 opens the files of the cgroups.
 func (g *Groups) openV2(f *Files, dir string, names []string) (err error) {
 	supervisor, work := filepath.Join(dir, supervisorGroup), filepath.Join(dir, workGroup)
 	if f.SpawnDir, err = os.Open(supervisor); err != nil || len(names) == 0 || g.SharedLimits {
 		return err
 	}
-	if f.Work, err = os.OpenFile(filepath.Join(work, "cgroup.procs"), os.O_WRONLY, 0); err != nil {
+	if f.Work, err = os.OpenFile(filepath.Join(work, mainGroup, "cgroup.procs"), os.O_WRONLY, 0); err != nil {
 		return err
 	}
 	if f.Supervisor, err = os.Open(filepath.Join(supervisor, "cgroup.procs")); err != nil {
@@ -202,7 +206,7 @@ func (g *Groups) openV2(f *Files, dir string, names []string) (err error) {
 		}
 	}
 	if slices.Contains(names, PIDs) {
-		f.PIDs, err = os.Open(filepath.Join(work, "pids.events"))
+		f.PIDs, err = os.Open(filepath.Join(work, mainGroup, "pids.events"))
 	}
 	return err
 }
@@ -223,8 +227,12 @@ func killV2(dir string) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range []string{supervisorGroup, workGroup} {
-		if err := removeGroup(filepath.Join(dir, name)); err != nil {
+	work := filepath.Join(dir, workGroup)
+	if err := removeCommands(work); err != nil {
+		return err
+	}
+	for _, path := range []string{filepath.Join(dir, supervisorGroup), filepath.Join(work, mainGroup), work} {
+		if err := removeGroup(path); err != nil {
 			return err
 		}
 	}

@@ -22,6 +22,7 @@ import (
 // A Client is a connection to one guest.
 type Client struct {
 	rpc       *ttrpc.Client
+	rights    *rightsConn // nil if the connection takes no descriptors
 	svc       guestpb.GuestClient
 	files     guestpb.FilesService
 	relay     guestpb.RelayService
@@ -53,6 +54,9 @@ const helloTimeout = 30 * time.Second
 func NewClient(ctx context.Context, conn net.Conn, version, workspace string) (*Client, error) {
 	c := &Client{name: driver.NewID(), workspace: workspace, gone: make(chan struct{})}
 	c.markGone = sync.OnceFunc(func() { close(c.gone) })
+	if c.rights = newRightsConn(conn); c.rights != nil {
+		conn = c.rights
+	}
 	c.rpc = ttrpc.NewClient(conn, ttrpc.WithOnClose(c.markGone))
 	c.svc, c.files, c.relay = guestpb.NewGuestClient(c.rpc), guestpb.NewFilesClient(c.rpc), guestpb.NewRelayClient(c.rpc)
 	if err := c.sayHello(ctx, version); err != nil {
@@ -198,6 +202,9 @@ func (c *Client) runInOneCall(ctx context.Context, cmd driver.Command, most int6
 	}
 	pb := encodeCommand(ctx, &cmd)
 	pb.Stdin = small
+	if err := c.sendGroup(ctx, pb); err != nil {
+		return driver.Result{}, err
+	}
 	call, end := graceContext(ctx)
 	defer end()
 	defer context.AfterFunc(ctx, func() { c.cancelCommand(call, pb.Id) })()

@@ -51,6 +51,9 @@ func (c *Client) startSessionWith(ctx context.Context, cmd driver.Command, small
 	pb := encodeCommand(ctx, &cmd)
 	pb.Stdin, pb.StdinMore, pb.Client = small, more, c.name
 	pb.MaxOutput = min(pb.MaxOutput, guestproto.MaxStream)
+	if err := c.sendGroup(ctx, pb); err != nil {
+		return nil, err
+	}
 	call, end := graceContext(ctx)
 	defer end()
 	info, err := c.svc.Start(call, pb)

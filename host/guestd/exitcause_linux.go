@@ -15,7 +15,8 @@ import (
 
 // exitCauses attributes the end of a command to a limit, by comparing counters of its
 // cgroup (OOM kills, refused forks) before and after the command. Commands that run at the
-// same time share a cgroup, so each that fails then has the same cause.
+// same time share a cgroup, so each that fails then has the same cause; one with limits of
+// its own has its own counter, too.
 type exitCauses struct {
 	inner process.Tree
 	oom   int // descriptors of counters; -1 without
@@ -71,7 +72,11 @@ func (c *exitCauses) Track(spec *process.Spec) (process.Tracked, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &causeTracked{Tracked: g, c: c, id: spec.ID, before: c.readCounters()}, nil
+	t := &causeTracked{Tracked: g, c: c, id: spec.ID, before: c.readCounters()}
+	if spec.Group != nil {
+		t.own = spec.Group.Events
+	}
+	return t, nil
 }
 
 type causeTracked struct {
@@ -79,6 +84,7 @@ type causeTracked struct {
 	c      *exitCauses
 	id     string
 	before counters
+	own    *os.File // counts the processes that the limit of this command refused; nil without one
 }
 
 // Release records the cause of a command that has ended.
@@ -88,7 +94,7 @@ func (g *causeTracked) Release() {
 	switch {
 	case after.oom > g.before.oom:
 		g.c.record(g.id, driver.CauseOOM)
-	case after.pids > g.before.pids:
+	case after.pids > g.before.pids || g.own != nil && readCounter(int(g.own.Fd()), "max ") > 0:
 		g.c.record(g.id, driver.CausePIDs)
 	case g.c.diskFull():
 		g.c.record(g.id, driver.CauseDisk)
@@ -152,19 +158,25 @@ type cgroupMover struct {
 	mu sync.Mutex
 }
 
-// Start starts a child and moves it into the cgroup of the workload.
+// Start starts a child and moves it into the cgroup of the workload, or into its own. One
+// child starts at a time, so that what is in the guest's cgroup is this child's.
 func (m *cgroupMover) Start(spec *process.Spec) (process.Child, error) {
-	child, err := m.Starter.Start(spec)
-	if err == nil {
-		m.moveToWorkload(child.PID)
-	}
-	return child, err
-}
-
-func (m *cgroupMover) moveToWorkload(pid int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	unix.Write(m.work, []byte(strconv.Itoa(pid))) //nolint:errcheck // the process may have ended; the loop below checks
+	child, err := m.Starter.Start(spec)
+	if err != nil {
+		return child, err
+	}
+	to := m.work
+	if spec.Group != nil && spec.Group.Procs != nil {
+		to = int(spec.Group.Procs.Fd())
+	}
+	m.move(child.PID, to)
+	return child, nil
+}
+
+func (m *cgroupMover) move(pid, to int) {
+	unix.Write(to, []byte(strconv.Itoa(pid))) //nolint:errcheck // the process may have ended; the loop below checks
 	self := strconv.Itoa(os.Getpid())
 	var buf [16 << 10]byte
 	const rounds = 100 // a fork bomb may never let the list be empty; the parent cgroup limits it
@@ -177,7 +189,7 @@ func (m *cgroupMover) moveToWorkload(pid int) {
 		for line := range strings.Lines(string(buf[:n])) {
 			if id := strings.TrimSpace(line); id != self && id != "0" {
 				strays++
-				unix.Write(m.work, []byte(id)) //nolint:errcheck // likewise
+				unix.Write(to, []byte(id)) //nolint:errcheck // likewise
 			}
 		}
 		if strays == 0 {

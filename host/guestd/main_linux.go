@@ -218,12 +218,10 @@ func (g *daemon) startServices() error {
 	if work, ok := cfg.Descriptors[guestproto.GroupWork]; ok {
 		opts.Starter = &cgroupMover{Starter: opts.Starter, work: work, guest: cfg.Descriptors[guestproto.GroupGuest]}
 	}
-	if hasCauses(cfg) {
-		c := newExitCauses(cfg, opts.Tree)
-		opts.Tree, opts.Cause = c, c.causeOf
-		if c.oom >= 0 {
-			opts.Starter = oomPreferred{opts.Starter}
-		}
+	c := newExitCauses(cfg, opts.Tree)
+	opts.Tree, opts.Cause = c, c.causeOf
+	if c.oom >= 0 {
+		opts.Starter = oomPreferred{opts.Starter}
 	}
 	if g.manager, err = process.New(opts); err != nil {
 		return err
@@ -274,11 +272,6 @@ func logRemoved(cfg *guestproto.Config) bool {
 	}
 	path := cfg.Paths["log"]
 	return path != "" && errors.Is(unix.Stat(path, &st), unix.ENOENT)
-}
-
-// hasCauses reports whether the guest can attribute the end of commands to limits.
-func hasCauses(cfg *guestproto.Config) bool {
-	return cfg.Descriptors[guestproto.EventsOOM] > 0 || cfg.Descriptors[guestproto.EventsPIDs] > 0 || cfg.Limits[driver.ResourceDisk].Max > 0 || cfg.WatchDisk
 }
 
 func (g *daemon) close() {
@@ -373,8 +366,12 @@ func (g *daemon) openListener() (net.Listener, error) {
 		f := os.NewFile(uintptr(fd), "listen")
 		defer f.Close()
 		l, err := net.FileListener(f)
-		if err != nil || g.cfg.Token == "" {
-			return l, err
+		if err != nil {
+			return nil, err
+		}
+		l = rightsListener{l, &g.server.rights}
+		if g.cfg.Token == "" {
+			return l, nil
 		}
 		return newTokenListener(l, g.cfg.Token), nil
 	}
@@ -400,5 +397,5 @@ func (g *daemon) openListener() (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newSingleConnListener(conn), nil
+	return newSingleConnListener(g.server.rights.wrap(conn)), nil
 }

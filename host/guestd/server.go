@@ -25,6 +25,7 @@ type server struct {
 	reverse *reverseConns // connections that a host relays
 	end     func()        // ends the guest
 	done    chan struct{} // closed when the guest is about to end
+	rights  rightsStore   // descriptors that came over the connections
 
 	mu        sync.Mutex
 	cancels   map[string]context.CancelFunc // cancel functions of running commands, by session
@@ -119,6 +120,14 @@ func (s *server) Run(ctx context.Context, pb *guestpb.Command) (*guestpb.Result,
 	if len(pb.Stdin) > 0 {
 		cmd.Stdin = bytes.NewReader(pb.Stdin)
 	}
+	group, err := s.rights.takeGroup(pb.Group)
+	if err != nil {
+		return nil, err
+	}
+	if group != nil {
+		defer group.Close()
+		ctx = process.WithCommandGroup(ctx, group)
+	}
 	res, err := s.shell.Run(process.WithSessionID(ctx, pb.Id), cmd)
 	return guestproto.ToResult(&res), err
 }
@@ -153,21 +162,31 @@ func (s *server) Start(ctx context.Context, pb *guestpb.Command) (*guestpb.Sessi
 	if cmd.Detached {
 		life = background()
 	}
+	group, err := s.rights.takeGroup(pb.Group)
+	if err != nil {
+		return nil, err
+	}
 	life, cancel := context.WithCancel(life)
+	end := cancel
+	if group != nil {
+		life = process.WithCommandGroup(life, group)
+		end = func() { cancel(); group.Close() }
+	}
 	p := newPacedStreams(pb, &cmd)
 	sess, err := s.shell.Start(process.WithSessionID(life, pb.Id), cmd)
 	if err != nil {
-		cancel()
+		end()
 		p.closeAll()
 		return nil, err
 	}
-	s.track(sess, p, cancel)
+	s.track(sess, p, cancel, end)
 	info, err := sess.State(ctx)
 	return guestproto.ToSessionInfo(info), err
 }
 
-// track keeps the streams and the cancel function of a session until the session ends.
-func (s *server) track(sess *driver.Session, p *pacedStreams, cancel context.CancelFunc) {
+// track keeps the streams and the cancel function of a session until the session ends, and
+// then calls end.
+func (s *server) track(sess *driver.Session, p *pacedStreams, cancel, end context.CancelFunc) {
 	id := sess.ID()
 	s.mu.Lock()
 	s.streams[id], s.cancels[id] = p, cancel
@@ -177,7 +196,7 @@ func (s *server) track(sess *driver.Session, p *pacedStreams, cancel context.Can
 	s.mu.Unlock()
 	go func() { // ends with the session, which ends with the guest at the latest
 		sess.Wait(background()) //nolint:errcheck // its result is kept by the manager
-		cancel()
+		end()
 		p.closeAll()
 		s.mu.Lock()
 		delete(s.streams, id)

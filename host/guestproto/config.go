@@ -8,7 +8,7 @@ import (
 
 // Protocol is the version of the protocol between host and guest: the messages of
 // package guestpb, Config included. A change of either is a new version.
-const Protocol = 9
+const Protocol = 10
 
 // A Config is the configuration that a guest is started with. The host writes it, by
 // Encode, to a descriptor that the guest reads to its end and closes. Nothing of the

@@ -1,6 +1,9 @@
 package guestproto
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Names of descriptors of cgroup event files, through which the guest reads what the
 // limits of the workload have counted.
@@ -16,6 +19,19 @@ const (
 	GroupWork  = "group-work"  // of the workload, to write
 	GroupGuest = "group-guest" // of the guest, to read
 )
+
+// What the descriptors of the cgroup of one command are, see cgroup.Command: they come over
+// the connection with the command, whose field group names them by FileKey.
+const (
+	CommandJoin    = "join-"  // and a controller of version 1
+	CommandLeave   = "leave-" // likewise
+	CommandMaxPIDs = "max-pids"
+	CommandProcs   = "procs"
+	CommandEvents  = "events"
+)
+
+// FileKey identifies a file on both sides of a connection that passed a descriptor of it.
+func FileKey(dev, ino uint64) string { return fmt.Sprintf("%d:%d", dev, ino) }
 
 // ContainerVerb is the first argument of croft-guest as the first process of a
 // container; the second argument is the directory that it shares with the host.

@@ -49,7 +49,7 @@ func validSize(s driver.Size) bool {
 }
 
 // buildSpec sets all of a child's spec except its descriptors.
-func (m *Manager) buildSpec(cmd *driver.Command, id string) (*Spec, time.Duration, error) {
+func (m *Manager) buildSpec(cmd *driver.Command, id string, group *CommandGroup) (*Spec, time.Duration, error) {
 	if err := checkCommand(cmd); err != nil {
 		return nil, 0, err
 	}
@@ -61,7 +61,7 @@ func (m *Manager) buildSpec(cmd *driver.Command, id string) (*Spec, time.Duratio
 	if err != nil {
 		return nil, 0, err
 	}
-	spec := &Spec{ID: id, Argv: cmd.Argv, Env: env, Dir: dir, Sys: &syscall.SysProcAttr{Setsid: true}}
+	spec := &Spec{ID: id, Argv: cmd.Argv, Env: env, Dir: dir, Sys: &syscall.SysProcAttr{Setsid: true}, Group: group}
 	if cmd.Script != "" {
 		spec.Path, spec.Argv, err = scriptShell(cmd.Script)
 	} else {

@@ -14,8 +14,8 @@ import (
 )
 
 // applyLimits applies the limits of a command to spec and returns its time limit, 0 for
-// none. It enforces wall and openFiles, and memory if best effort is enough; it refuses
-// other limits.
+// none. It enforces wall and openFiles, memory if best effort is enough, and CPU and pids
+// if the command has a cgroup of its own; it refuses other limits.
 func (m *Manager) applyLimits(spec *Spec, cmd *driver.Command) (time.Duration, error) {
 	wall := cmd.Timeout
 	if wall == 0 {
@@ -32,8 +32,9 @@ func (m *Manager) applyLimits(spec *Spec, cmd *driver.Command) (time.Duration, e
 	if cmd.Limits[driver.ResourceMemory].BestEffort {
 		rl.data = cmd.Limits[driver.ResourceMemory].Max
 	}
+	spec.MaxPIDs = cmd.Limits[driver.ResourcePIDs].Max
 	for _, r := range driver.Resources {
-		done := r.Name == driver.ResourceWall || r.Name == driver.ResourceOpenFiles
+		done := r.Name == driver.ResourceWall || r.Name == driver.ResourceOpenFiles || spec.Group != nil && limitedByGroup(r.Name)
 		if l := cmd.Limits[r.Name]; !done && l.Max > 0 && !l.BestEffort {
 			return 0, fmt.Errorf("process: limit %s: %w: not enforced per command here (to go on without this limit: --best-effort, or bestEffort of the limit in croft.yaml and in requests)",
 				r.Name, fault.Unsupported)

@@ -18,6 +18,9 @@ type Spec struct {
 	Dir   string
 	Files []uintptr // descriptors 0, 1 and 2 of the child
 	Sys   *syscall.SysProcAttr
+
+	Group   *CommandGroup // of the command alone; nil is that of the workload
+	MaxPIDs int64         // the limit of processes in Group; 0 is none
 }
 
 // A Child is a child process of this process.
@@ -31,7 +34,12 @@ type Starter interface {
 // directStarter forks from the calling thread.
 type directStarter struct{}
 
-func (directStarter) Start(spec *Spec) (Child, error) { return forkExec(spec) }
+func (directStarter) Start(spec *Spec) (Child, error) {
+	if spec.Group != nil {
+		return startLocked(spec)
+	}
+	return forkExec(spec)
+}
 
 // A ThreadStarter starts every child from one operating system thread. Children inherit
 // that thread's credentials, groups, seccomp filter, Landlock domain and no-new-privileges
@@ -93,7 +101,7 @@ func (t *ThreadStarter) Start(spec *Spec) (child Child, err error) {
 	started := make(chan struct{})
 	job := func() {
 		defer close(started)
-		child, err = forkExec(spec)
+		child, err = forkInGroup(spec)
 	}
 	select {
 	case t.jobs <- job:

@@ -16,7 +16,7 @@ func (m *Manager) startSession(ctx context.Context, cmd *driver.Command, front b
 		return nil, ctxErr(ctx, "start", "command")
 	}
 	s := m.newSession(sessionIDFrom(ctx), cmd, front)
-	spec, wall, err := m.buildSpec(cmd, s.info.ID)
+	spec, wall, err := m.buildSpec(cmd, s.info.ID, groupFrom(ctx))
 	if err != nil {
 		return nil, err
 	}

@@ -2,7 +2,11 @@ package sandbox
 
 import (
 	"cmp"
+	"context"
+	"fmt"
 	"os"
+	"sync"
+	"sync/atomic"
 
 	"github.com/croft-run/croft/host/cgroup"
 	"github.com/croft-run/croft/host/guest"
@@ -48,7 +52,7 @@ func cgroupsOf(u launchSpec) *cgroup.Groups {
 		// A path of the workspace's directory: a restored copy of the data directory has
 		// workspaces of the same ids.
 		ID: cmp.Or(u.log, u.id), Limits: cgroup.Limits{cgroup.Memory: l[driver.ResourceMemory].Max, cgroup.PIDs: l[driver.ResourcePIDs].Max, cgroup.CPU: l[driver.ResourceCPU].Max},
-		Freeze: !u.throwaway && !u.level.gvisor, Kill: u.tmp != "", SharedLimits: u.level.gvisor,
+		Freeze: !u.throwaway && !u.level.gvisor, Kill: u.tmp != "", SharedLimits: u.level.gvisor, Commands: !u.throwaway && !u.level.gvisor,
 	}
 	if u.level.gvisor {
 		delete(g.Limits, cgroup.PIDs)
@@ -78,6 +82,50 @@ func createCgroups(l *launch, u launchSpec) error {
 		}
 	}
 	return nil
+}
+
+// commandGroups counts the cgroups of commands, for their names.
+var commandGroups atomic.Int64
+
+// withCommandGroup gives a command with limits of CPU or processes a cgroup of its own, and
+// returns a context for its start. started is called when the command has started or
+// failed, ended when it has ended and its cgroup is to be removed. Limits that are best
+// effort are ignored where there is no such cgroup.
+func (g *guestConn) withCommandGroup(ctx context.Context, cmd *driver.Command) (_ context.Context, started, ended func(), err error) {
+	nothing := func() {}
+	limits, must := cgroup.Limits{}, false
+	for _, name := range cgroup.CommandControllers {
+		if l := cmd.Limits[driver.Resource(name)]; l.Max > 0 {
+			limits[name], must = l.Max, must || !l.BestEffort
+		}
+	}
+	if len(limits) == 0 {
+		return ctx, nothing, nothing, nil
+	}
+	group, err := g.groups.CreateCommand(cgroup.CommandName(commandGroups.Add(1)), limits)
+	if err != nil {
+		if must {
+			return nil, nil, nil, fmt.Errorf("sandbox: limits of one command: %w (to go on without: --best-effort, or bestEffort of the limit in requests)", err)
+		}
+		return ctx, nothing, nothing, nil
+	}
+	files := map[string]*os.File{}
+	for name, f := range group.Join {
+		files[guestproto.CommandJoin+name] = f
+	}
+	for name, f := range group.Leave {
+		files[guestproto.CommandLeave+name] = f
+	}
+	for what, f := range map[string]*os.File{guestproto.CommandMaxPIDs: group.MaxPIDs, guestproto.CommandProcs: group.Procs, guestproto.CommandEvents: group.Events} {
+		if f != nil {
+			files[what] = f
+		}
+	}
+	closeFiles := sync.OnceFunc(func() { group.Close() }) //nolint:errcheck // nothing is lost with it
+	return guest.WithGroup(ctx, files), closeFiles, func() {
+		closeFiles()
+		group.Remove() //nolint:errcheck // what is left is removed with the next one
+	}, nil
 }
 
 // newOOMCheck returns a function that attributes the loss of a guest to the OOM killer.

@@ -112,7 +112,8 @@ type guestConn struct {
 	root     *files.Root // the workspace in the guest's mount; nil if files are not reached through it
 	files    *driver.FS  // on root
 	pinnedNS *os.File    // in place: the guest's mount namespace, kept open so that autorun files stay protected
-	owner    int         // uid of files that are created; 0 is this process's user
+	groups   *cgroup.Groups
+	owner    int // uid of files that are created; 0 is this process's user
 
 	autorun       *autorunState // autorun files at the start; nil for an adopted guest
 	autorunMounts []heldMount   // mounts that protect autorun files
@@ -132,7 +133,7 @@ type guestConn struct {
 
 func newGuestConn(c *guest.Client, u *launchSpec) *guestConn {
 	c.WhyLost, c.Salvage = newOOMCheck(*u), guest.OutputFromLogs(u.log)
-	return &guestConn{Client: c, autorun: u.autorun, owner: u.owner, spec: u}
+	return &guestConn{Client: c, autorun: u.autorun, owner: u.owner, spec: u, groups: cgroupsOf(*u)}
 }
 
 // Close closes the connection. The guest lives on.

@@ -64,13 +64,14 @@ func (p *Provider) probeLimit(ctx context.Context, name string) error {
 	if err = errors.Join(err, files.Close()); err != nil {
 		return err
 	}
-	return exhaustLimit(ctx, name, bin.Path, g.Limited(name))
+	return exhaustLimit(ctx, name, bin.Path, g)
 }
 
 // exhaustLimit runs the program in a cgroup that a controller limits, and checks how the
 // program ended.
-func exhaustLimit(ctx context.Context, controller, program, dir string) error {
-	procs, err := os.OpenFile(filepath.Join(dir, "cgroup.procs"), os.O_WRONLY, 0)
+func exhaustLimit(ctx context.Context, controller, program string, g *cgroup.Groups) error {
+	dir := g.Limited(controller)
+	procs, err := os.OpenFile(filepath.Join(g.Joinable(controller), "cgroup.procs"), os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}

@@ -23,8 +23,13 @@ func (h *handle) shell(ctx context.Context) (*driver.Shell, error) {
 		if err != nil {
 			return driver.Result{}, err
 		}
+		limited, _, removeGroup, err := g.withCommandGroup(ctx, &cmd)
+		if err != nil {
+			return driver.Result{}, err
+		}
+		defer removeGroup()
 		ended := h.autorun.startCommand()
-		res, err := g.Shell().Run(ctx, cmd)
+		res, err := g.Shell().Run(limited, cmd)
 		if ended(); err == nil {
 			res.AutorunChanges, res.AutorunWarnings = h.autorunChanges(false)
 			res.PrivateCommits, res.Refused = h.privateCommits(), refused.Since(moment)
@@ -45,6 +50,14 @@ func (s autorunStarter) Start(ctx context.Context, cmd driver.Command) (*driver.
 	if err != nil {
 		return nil, err
 	}
+	limited, started, ended, err := g.withCommandGroup(ctx, &cmd)
+	if err != nil {
+		return nil, err
+	}
 	s.h.autorun.startCommand()() // its end is not known
-	return s.h.reportAutorun(g.Shell().Start(ctx, cmd))
+	sess, err := g.Shell().Start(limited, cmd)
+	if started(); err != nil {
+		ended()
+	}
+	return s.h.reportAutorun(sess, err)
 }

@@ -44,7 +44,7 @@ func TestWorkloadIsMoved(t *testing.T) {
 	group := rec.Groups[len(rec.Groups)-1]
 	// Each is born beside the guest, which is alone again once all were moved.
 	eventually(t, "the workload, and nobody else, in its group", func() bool {
-		return len(members(t, group, "guest")) == 1 && len(members(t, group, "work")) == 4
+		return len(members(t, group, "guest")) == 1 && len(members(t, group, "work/main")) == 4
 	})
 	if err := ws.Life.Destroy(t.Context()); err != nil {
 		t.Fatal(err)

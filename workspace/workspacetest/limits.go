@@ -19,6 +19,7 @@ var limitChecks = []Check{
 	{"Limits/a-full-disk-is-the-cause-disk", allNeeds(needShell, needLimit(driver.ResourceDisk)), limitDisk},
 	{"Limits/open-files-are-bounded-for-good", allNeeds(needShell, needLimit(driver.ResourceOpenFiles)), limitOpenFiles},
 	{"Limits/what-is-not-enforced-is-refused", needUnenforced, limitRefused},
+	{"Limits/of-one-command-hold-or-are-refused", needShell, limitOneCommand},
 }
 
 func needLimit(r driver.Resource) func(*Env) (string, bool) {
@@ -98,6 +99,39 @@ func limitOpenFiles(t testing.TB, e *Env) {
 	if got := string(res.Stdout); got != "64\n64\nrefused\n" {
 		t.Errorf("a command sees %q, want a limit of 64 that it can't raise", got)
 	}
+}
+
+// limitOneCommand gives limits to one command: they are enforced, or the command is refused
+// and was not started. Best effort always runs.
+func limitOneCommand(t testing.TB, e *Env) {
+	p := e.open(t)
+	for _, r := range []driver.Resource{driver.ResourcePIDs, driver.ResourceCPU} {
+		// sh, because bash retries for a quarter of a minute.
+		cmd := driver.Command{Script: "exec sh -c ': > ran; for i in $(seq 40); do sleep 100 & done; exit 1'", Limits: driver.Limits{r: {Max: 20}}}
+		if r == driver.ResourceCPU {
+			cmd = driver.Command{Script: ": > ran; while :; do :; done", Timeout: time.Second, Limits: driver.Limits{r: {Max: 50}}}
+		}
+		p.runScriptOK(t, "rm -f ran")
+		began := time.Now()
+		res, err := p.run(t.Context(), cmd)
+		took := time.Since(began)
+		switch used := res.Usage.User + res.Usage.System; {
+		case fault.Of(err) == fault.Unsupported:
+			if p.hasFile(t, "ran") {
+				t.Errorf("limit %s of one command was refused, but the command ran", r)
+			}
+		case err != nil:
+			t.Errorf("limit %s of one command: %v", r, err)
+		case r == driver.ResourcePIDs && res.Cause != driver.CausePIDs:
+			t.Errorf("40 processes with a limit of 20 for the command give %+v, want the cause %q", res, driver.CausePIDs)
+		case r == driver.ResourceCPU && used > took/4+500*time.Millisecond:
+			t.Errorf("a twentieth of a core for the command gave %v in %v", used, took)
+		}
+		if res := p.mustRun(t, driver.Command{Script: "echo works", Limits: driver.Limits{r: {Max: 1000, BestEffort: true}}}); string(res.Stdout) != "works\n" {
+			t.Errorf("limit %s of one command as best effort gives %+v", r, res)
+		}
+	}
+	p.goesOn(t)
 }
 
 // unenforcedLimits lists the limits that the provider does not claim.

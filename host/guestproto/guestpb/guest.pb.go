@@ -411,8 +411,9 @@ type Command struct {
 	PullStderr    bool                   `protobuf:"varint,15,opt,name=pull_stderr,json=pullStderr,proto3" json:"pull_stderr,omitempty"`
 	Detached      bool                   `protobuf:"varint,16,opt,name=detached,proto3" json:"detached,omitempty"`
 	Labels        map[string]string      `protobuf:"bytes,17,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Id            string                 `protobuf:"bytes,18,opt,name=id,proto3" json:"id,omitempty"`         // of the session, made up by the client
-	Client        string                 `protobuf:"bytes,19,opt,name=client,proto3" json:"client,omitempty"` // whose end lets go of output that waits for Next
+	Id            string                 `protobuf:"bytes,18,opt,name=id,proto3" json:"id,omitempty"`                                                                                 // of the session, made up by the client
+	Client        string                 `protobuf:"bytes,19,opt,name=client,proto3" json:"client,omitempty"`                                                                         // whose end lets go of output that waits for Next
+	Group         map[string]string      `protobuf:"bytes,20,rep,name=group,proto3" json:"group,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // of the command alone: descriptors that came with it, by what they are; see guestproto.CommandGroup
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -578,6 +579,13 @@ func (x *Command) GetClient() string {
 		return x.Client
 	}
 	return ""
+}
+
+func (x *Command) GetGroup() map[string]string {
+	if x != nil {
+		return x.Group
+	}
+	return nil
 }
 
 type Result struct {
@@ -2820,7 +2828,7 @@ const file_guest_proto_rawDesc = "" +
 	"\x05Limit\x12\x10\n" +
 	"\x03max\x18\x01 \x01(\x03R\x03max\x12\x1f\n" +
 	"\vbest_effort\x18\x02 \x01(\bR\n" +
-	"bestEffort\"\xdc\x05\n" +
+	"bestEffort\"\xd0\x06\n" +
 	"\aCommand\x12\x12\n" +
 	"\x04argv\x18\x01 \x03(\fR\x04argv\x12\x16\n" +
 	"\x06script\x18\x02 \x01(\fR\x06script\x12\x10\n" +
@@ -2846,11 +2854,16 @@ const file_guest_proto_rawDesc = "" +
 	"\bdetached\x18\x10 \x01(\bR\bdetached\x12;\n" +
 	"\x06labels\x18\x11 \x03(\v2#.croft.guest.v1.Command.LabelsEntryR\x06labels\x12\x0e\n" +
 	"\x02id\x18\x12 \x01(\tR\x02id\x12\x16\n" +
-	"\x06client\x18\x13 \x01(\tR\x06client\x1aP\n" +
+	"\x06client\x18\x13 \x01(\tR\x06client\x128\n" +
+	"\x05group\x18\x14 \x03(\v2\".croft.guest.v1.Command.GroupEntryR\x05group\x1aP\n" +
 	"\vLimitsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12+\n" +
 	"\x05value\x18\x02 \x01(\v2\x15.croft.guest.v1.LimitR\x05value:\x028\x01\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a8\n" +
+	"\n" +
+	"GroupEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe7\x02\n" +
 	"\x06Result\x12\x1b\n" +
@@ -3103,7 +3116,7 @@ func file_guest_proto_rawDescGZIP() []byte {
 	return file_guest_proto_rawDescData
 }
 
-var file_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
+var file_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
 var file_guest_proto_goTypes = []any{
 	(*Empty)(nil),            // 0: croft.guest.v1.Empty
 	(*Error)(nil),            // 1: croft.guest.v1.Error
@@ -3144,93 +3157,95 @@ var file_guest_proto_goTypes = []any{
 	(*Mount)(nil),            // 36: croft.guest.v1.Mount
 	nil,                      // 37: croft.guest.v1.Command.LimitsEntry
 	nil,                      // 38: croft.guest.v1.Command.LabelsEntry
-	nil,                      // 39: croft.guest.v1.SessionInfo.LabelsEntry
-	nil,                      // 40: croft.guest.v1.Config.LimitsEntry
-	nil,                      // 41: croft.guest.v1.Config.DescriptorsEntry
-	nil,                      // 42: croft.guest.v1.Config.PathsEntry
+	nil,                      // 39: croft.guest.v1.Command.GroupEntry
+	nil,                      // 40: croft.guest.v1.SessionInfo.LabelsEntry
+	nil,                      // 41: croft.guest.v1.Config.LimitsEntry
+	nil,                      // 42: croft.guest.v1.Config.DescriptorsEntry
+	nil,                      // 43: croft.guest.v1.Config.PathsEntry
 }
 var file_guest_proto_depIdxs = []int32{
 	5,  // 0: croft.guest.v1.Command.tty:type_name -> croft.guest.v1.Size
 	37, // 1: croft.guest.v1.Command.limits:type_name -> croft.guest.v1.Command.LimitsEntry
 	38, // 2: croft.guest.v1.Command.labels:type_name -> croft.guest.v1.Command.LabelsEntry
-	8,  // 3: croft.guest.v1.SessionInfo.result:type_name -> croft.guest.v1.Result
-	39, // 4: croft.guest.v1.SessionInfo.labels:type_name -> croft.guest.v1.SessionInfo.LabelsEntry
-	10, // 5: croft.guest.v1.SessionsResponse.sessions:type_name -> croft.guest.v1.SessionInfo
-	36, // 6: croft.guest.v1.HoldRequest.mounts:type_name -> croft.guest.v1.Mount
-	5,  // 7: croft.guest.v1.ResizeRequest.size:type_name -> croft.guest.v1.Size
-	36, // 8: croft.guest.v1.Config.mounts:type_name -> croft.guest.v1.Mount
-	35, // 9: croft.guest.v1.Config.verify:type_name -> croft.guest.v1.SameFile
-	34, // 10: croft.guest.v1.Config.confine:type_name -> croft.guest.v1.Confine
-	40, // 11: croft.guest.v1.Config.limits:type_name -> croft.guest.v1.Config.LimitsEntry
-	41, // 12: croft.guest.v1.Config.descriptors:type_name -> croft.guest.v1.Config.DescriptorsEntry
-	33, // 13: croft.guest.v1.Config.gvisor:type_name -> croft.guest.v1.GVisor
-	42, // 14: croft.guest.v1.Config.paths:type_name -> croft.guest.v1.Config.PathsEntry
-	32, // 15: croft.guest.v1.GVisor.inner:type_name -> croft.guest.v1.Config
-	6,  // 16: croft.guest.v1.Command.LimitsEntry.value:type_name -> croft.guest.v1.Limit
-	6,  // 17: croft.guest.v1.Config.LimitsEntry.value:type_name -> croft.guest.v1.Limit
-	2,  // 18: croft.guest.v1.Guest.Hello:input_type -> croft.guest.v1.HelloRequest
-	0,  // 19: croft.guest.v1.Guest.Shutdown:input_type -> croft.guest.v1.Empty
-	7,  // 20: croft.guest.v1.Guest.Run:input_type -> croft.guest.v1.Command
-	9,  // 21: croft.guest.v1.Guest.Cancel:input_type -> croft.guest.v1.SessionRequest
-	7,  // 22: croft.guest.v1.Guest.Start:input_type -> croft.guest.v1.Command
-	13, // 23: croft.guest.v1.Guest.Next:input_type -> croft.guest.v1.NextRequest
-	15, // 24: croft.guest.v1.Guest.Poll:input_type -> croft.guest.v1.PollRequest
-	17, // 25: croft.guest.v1.Guest.Log:input_type -> croft.guest.v1.LogRequest
-	19, // 26: croft.guest.v1.Guest.Write:input_type -> croft.guest.v1.WriteRequest
-	9,  // 27: croft.guest.v1.Guest.CloseStdin:input_type -> croft.guest.v1.SessionRequest
-	20, // 28: croft.guest.v1.Guest.Resize:input_type -> croft.guest.v1.ResizeRequest
-	21, // 29: croft.guest.v1.Guest.Signal:input_type -> croft.guest.v1.SignalRequest
-	22, // 30: croft.guest.v1.Guest.Kill:input_type -> croft.guest.v1.KillRequest
-	9,  // 31: croft.guest.v1.Guest.Wait:input_type -> croft.guest.v1.SessionRequest
-	9,  // 32: croft.guest.v1.Guest.State:input_type -> croft.guest.v1.SessionRequest
-	9,  // 33: croft.guest.v1.Guest.Close:input_type -> croft.guest.v1.SessionRequest
-	0,  // 34: croft.guest.v1.Guest.Sessions:input_type -> croft.guest.v1.Empty
-	12, // 35: croft.guest.v1.Guest.Hold:input_type -> croft.guest.v1.HoldRequest
-	23, // 36: croft.guest.v1.Files.File:input_type -> croft.guest.v1.FileRequest
-	25, // 37: croft.guest.v1.Files.Read:input_type -> croft.guest.v1.FileReadRequest
-	27, // 38: croft.guest.v1.Files.Write:input_type -> croft.guest.v1.FileWriteRequest
-	28, // 39: croft.guest.v1.Files.Watch:input_type -> croft.guest.v1.WatchRequest
-	28, // 40: croft.guest.v1.Files.WatchNext:input_type -> croft.guest.v1.WatchRequest
-	28, // 41: croft.guest.v1.Files.WatchClose:input_type -> croft.guest.v1.WatchRequest
-	30, // 42: croft.guest.v1.Relay.Next:input_type -> croft.guest.v1.RelayRequest
-	30, // 43: croft.guest.v1.Relay.Dial:input_type -> croft.guest.v1.RelayRequest
-	30, // 44: croft.guest.v1.Relay.Read:input_type -> croft.guest.v1.RelayRequest
-	30, // 45: croft.guest.v1.Relay.Write:input_type -> croft.guest.v1.RelayRequest
-	30, // 46: croft.guest.v1.Relay.Close:input_type -> croft.guest.v1.RelayRequest
-	3,  // 47: croft.guest.v1.Guest.Hello:output_type -> croft.guest.v1.HelloResponse
-	0,  // 48: croft.guest.v1.Guest.Shutdown:output_type -> croft.guest.v1.Empty
-	8,  // 49: croft.guest.v1.Guest.Run:output_type -> croft.guest.v1.Result
-	4,  // 50: croft.guest.v1.Guest.Cancel:output_type -> croft.guest.v1.CancelResponse
-	10, // 51: croft.guest.v1.Guest.Start:output_type -> croft.guest.v1.SessionInfo
-	14, // 52: croft.guest.v1.Guest.Next:output_type -> croft.guest.v1.NextResponse
-	16, // 53: croft.guest.v1.Guest.Poll:output_type -> croft.guest.v1.PollResponse
-	18, // 54: croft.guest.v1.Guest.Log:output_type -> croft.guest.v1.LogResponse
-	0,  // 55: croft.guest.v1.Guest.Write:output_type -> croft.guest.v1.Empty
-	0,  // 56: croft.guest.v1.Guest.CloseStdin:output_type -> croft.guest.v1.Empty
-	0,  // 57: croft.guest.v1.Guest.Resize:output_type -> croft.guest.v1.Empty
-	0,  // 58: croft.guest.v1.Guest.Signal:output_type -> croft.guest.v1.Empty
-	0,  // 59: croft.guest.v1.Guest.Kill:output_type -> croft.guest.v1.Empty
-	8,  // 60: croft.guest.v1.Guest.Wait:output_type -> croft.guest.v1.Result
-	10, // 61: croft.guest.v1.Guest.State:output_type -> croft.guest.v1.SessionInfo
-	0,  // 62: croft.guest.v1.Guest.Close:output_type -> croft.guest.v1.Empty
-	11, // 63: croft.guest.v1.Guest.Sessions:output_type -> croft.guest.v1.SessionsResponse
-	0,  // 64: croft.guest.v1.Guest.Hold:output_type -> croft.guest.v1.Empty
-	24, // 65: croft.guest.v1.Files.File:output_type -> croft.guest.v1.FileResponse
-	26, // 66: croft.guest.v1.Files.Read:output_type -> croft.guest.v1.FileReadResponse
-	24, // 67: croft.guest.v1.Files.Write:output_type -> croft.guest.v1.FileResponse
-	29, // 68: croft.guest.v1.Files.Watch:output_type -> croft.guest.v1.WatchResponse
-	29, // 69: croft.guest.v1.Files.WatchNext:output_type -> croft.guest.v1.WatchResponse
-	0,  // 70: croft.guest.v1.Files.WatchClose:output_type -> croft.guest.v1.Empty
-	31, // 71: croft.guest.v1.Relay.Next:output_type -> croft.guest.v1.RelayResponse
-	31, // 72: croft.guest.v1.Relay.Dial:output_type -> croft.guest.v1.RelayResponse
-	31, // 73: croft.guest.v1.Relay.Read:output_type -> croft.guest.v1.RelayResponse
-	31, // 74: croft.guest.v1.Relay.Write:output_type -> croft.guest.v1.RelayResponse
-	31, // 75: croft.guest.v1.Relay.Close:output_type -> croft.guest.v1.RelayResponse
-	47, // [47:76] is the sub-list for method output_type
-	18, // [18:47] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	39, // 3: croft.guest.v1.Command.group:type_name -> croft.guest.v1.Command.GroupEntry
+	8,  // 4: croft.guest.v1.SessionInfo.result:type_name -> croft.guest.v1.Result
+	40, // 5: croft.guest.v1.SessionInfo.labels:type_name -> croft.guest.v1.SessionInfo.LabelsEntry
+	10, // 6: croft.guest.v1.SessionsResponse.sessions:type_name -> croft.guest.v1.SessionInfo
+	36, // 7: croft.guest.v1.HoldRequest.mounts:type_name -> croft.guest.v1.Mount
+	5,  // 8: croft.guest.v1.ResizeRequest.size:type_name -> croft.guest.v1.Size
+	36, // 9: croft.guest.v1.Config.mounts:type_name -> croft.guest.v1.Mount
+	35, // 10: croft.guest.v1.Config.verify:type_name -> croft.guest.v1.SameFile
+	34, // 11: croft.guest.v1.Config.confine:type_name -> croft.guest.v1.Confine
+	41, // 12: croft.guest.v1.Config.limits:type_name -> croft.guest.v1.Config.LimitsEntry
+	42, // 13: croft.guest.v1.Config.descriptors:type_name -> croft.guest.v1.Config.DescriptorsEntry
+	33, // 14: croft.guest.v1.Config.gvisor:type_name -> croft.guest.v1.GVisor
+	43, // 15: croft.guest.v1.Config.paths:type_name -> croft.guest.v1.Config.PathsEntry
+	32, // 16: croft.guest.v1.GVisor.inner:type_name -> croft.guest.v1.Config
+	6,  // 17: croft.guest.v1.Command.LimitsEntry.value:type_name -> croft.guest.v1.Limit
+	6,  // 18: croft.guest.v1.Config.LimitsEntry.value:type_name -> croft.guest.v1.Limit
+	2,  // 19: croft.guest.v1.Guest.Hello:input_type -> croft.guest.v1.HelloRequest
+	0,  // 20: croft.guest.v1.Guest.Shutdown:input_type -> croft.guest.v1.Empty
+	7,  // 21: croft.guest.v1.Guest.Run:input_type -> croft.guest.v1.Command
+	9,  // 22: croft.guest.v1.Guest.Cancel:input_type -> croft.guest.v1.SessionRequest
+	7,  // 23: croft.guest.v1.Guest.Start:input_type -> croft.guest.v1.Command
+	13, // 24: croft.guest.v1.Guest.Next:input_type -> croft.guest.v1.NextRequest
+	15, // 25: croft.guest.v1.Guest.Poll:input_type -> croft.guest.v1.PollRequest
+	17, // 26: croft.guest.v1.Guest.Log:input_type -> croft.guest.v1.LogRequest
+	19, // 27: croft.guest.v1.Guest.Write:input_type -> croft.guest.v1.WriteRequest
+	9,  // 28: croft.guest.v1.Guest.CloseStdin:input_type -> croft.guest.v1.SessionRequest
+	20, // 29: croft.guest.v1.Guest.Resize:input_type -> croft.guest.v1.ResizeRequest
+	21, // 30: croft.guest.v1.Guest.Signal:input_type -> croft.guest.v1.SignalRequest
+	22, // 31: croft.guest.v1.Guest.Kill:input_type -> croft.guest.v1.KillRequest
+	9,  // 32: croft.guest.v1.Guest.Wait:input_type -> croft.guest.v1.SessionRequest
+	9,  // 33: croft.guest.v1.Guest.State:input_type -> croft.guest.v1.SessionRequest
+	9,  // 34: croft.guest.v1.Guest.Close:input_type -> croft.guest.v1.SessionRequest
+	0,  // 35: croft.guest.v1.Guest.Sessions:input_type -> croft.guest.v1.Empty
+	12, // 36: croft.guest.v1.Guest.Hold:input_type -> croft.guest.v1.HoldRequest
+	23, // 37: croft.guest.v1.Files.File:input_type -> croft.guest.v1.FileRequest
+	25, // 38: croft.guest.v1.Files.Read:input_type -> croft.guest.v1.FileReadRequest
+	27, // 39: croft.guest.v1.Files.Write:input_type -> croft.guest.v1.FileWriteRequest
+	28, // 40: croft.guest.v1.Files.Watch:input_type -> croft.guest.v1.WatchRequest
+	28, // 41: croft.guest.v1.Files.WatchNext:input_type -> croft.guest.v1.WatchRequest
+	28, // 42: croft.guest.v1.Files.WatchClose:input_type -> croft.guest.v1.WatchRequest
+	30, // 43: croft.guest.v1.Relay.Next:input_type -> croft.guest.v1.RelayRequest
+	30, // 44: croft.guest.v1.Relay.Dial:input_type -> croft.guest.v1.RelayRequest
+	30, // 45: croft.guest.v1.Relay.Read:input_type -> croft.guest.v1.RelayRequest
+	30, // 46: croft.guest.v1.Relay.Write:input_type -> croft.guest.v1.RelayRequest
+	30, // 47: croft.guest.v1.Relay.Close:input_type -> croft.guest.v1.RelayRequest
+	3,  // 48: croft.guest.v1.Guest.Hello:output_type -> croft.guest.v1.HelloResponse
+	0,  // 49: croft.guest.v1.Guest.Shutdown:output_type -> croft.guest.v1.Empty
+	8,  // 50: croft.guest.v1.Guest.Run:output_type -> croft.guest.v1.Result
+	4,  // 51: croft.guest.v1.Guest.Cancel:output_type -> croft.guest.v1.CancelResponse
+	10, // 52: croft.guest.v1.Guest.Start:output_type -> croft.guest.v1.SessionInfo
+	14, // 53: croft.guest.v1.Guest.Next:output_type -> croft.guest.v1.NextResponse
+	16, // 54: croft.guest.v1.Guest.Poll:output_type -> croft.guest.v1.PollResponse
+	18, // 55: croft.guest.v1.Guest.Log:output_type -> croft.guest.v1.LogResponse
+	0,  // 56: croft.guest.v1.Guest.Write:output_type -> croft.guest.v1.Empty
+	0,  // 57: croft.guest.v1.Guest.CloseStdin:output_type -> croft.guest.v1.Empty
+	0,  // 58: croft.guest.v1.Guest.Resize:output_type -> croft.guest.v1.Empty
+	0,  // 59: croft.guest.v1.Guest.Signal:output_type -> croft.guest.v1.Empty
+	0,  // 60: croft.guest.v1.Guest.Kill:output_type -> croft.guest.v1.Empty
+	8,  // 61: croft.guest.v1.Guest.Wait:output_type -> croft.guest.v1.Result
+	10, // 62: croft.guest.v1.Guest.State:output_type -> croft.guest.v1.SessionInfo
+	0,  // 63: croft.guest.v1.Guest.Close:output_type -> croft.guest.v1.Empty
+	11, // 64: croft.guest.v1.Guest.Sessions:output_type -> croft.guest.v1.SessionsResponse
+	0,  // 65: croft.guest.v1.Guest.Hold:output_type -> croft.guest.v1.Empty
+	24, // 66: croft.guest.v1.Files.File:output_type -> croft.guest.v1.FileResponse
+	26, // 67: croft.guest.v1.Files.Read:output_type -> croft.guest.v1.FileReadResponse
+	24, // 68: croft.guest.v1.Files.Write:output_type -> croft.guest.v1.FileResponse
+	29, // 69: croft.guest.v1.Files.Watch:output_type -> croft.guest.v1.WatchResponse
+	29, // 70: croft.guest.v1.Files.WatchNext:output_type -> croft.guest.v1.WatchResponse
+	0,  // 71: croft.guest.v1.Files.WatchClose:output_type -> croft.guest.v1.Empty
+	31, // 72: croft.guest.v1.Relay.Next:output_type -> croft.guest.v1.RelayResponse
+	31, // 73: croft.guest.v1.Relay.Dial:output_type -> croft.guest.v1.RelayResponse
+	31, // 74: croft.guest.v1.Relay.Read:output_type -> croft.guest.v1.RelayResponse
+	31, // 75: croft.guest.v1.Relay.Write:output_type -> croft.guest.v1.RelayResponse
+	31, // 76: croft.guest.v1.Relay.Close:output_type -> croft.guest.v1.RelayResponse
+	48, // [48:77] is the sub-list for method output_type
+	19, // [19:48] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_guest_proto_init() }
@@ -3244,7 +3259,7 @@ func file_guest_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_guest_proto_rawDesc), len(file_guest_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   43,
+			NumMessages:   44,
 			NumExtensions: 0,
 			NumServices:   3,
 		},
