@@ -209,6 +209,26 @@ func TestE2BRestart(t *testing.T) {
 	server.node("restart.mjs", "STATE="+state)
 }
 
+// TestE2BLives: code contexts, commands and terminals outlive a pause, one at the time-out too, and
+// the server: killed, and interrupted.
+func TestE2BLives(t *testing.T) {
+	testenv.NeedsE2B(t)
+	testenv.NeedsJupyter(t)
+	server := startUp(t, buildCroft(t), t.TempDir())
+	state := strings.TrimSpace(string(server.node("lives.mjs")))
+	server.kill9()
+	server.start()
+	server.node("lives.mjs", "STATE="+state)
+	if err := server.cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if err := server.cmd.Wait(); err != nil {
+		t.Errorf("croft up ended with %v\n%s", err, server.output.String())
+	}
+	server.start()
+	server.node("lives.mjs", "STATE="+state)
+}
+
 // TestE2BWarm: the sandboxes of a configured template are warm from the start of the server, and
 // the SDK, with a key of a tenant, gets them.
 func TestE2BWarm(t *testing.T) {

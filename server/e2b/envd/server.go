@@ -339,7 +339,16 @@ func WriteError(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 // writeError writes an error as envd does.
-func writeError(w http.ResponseWriter, err error) { writeStatus(w, httpStatus(err), err) }
+func writeError(w http.ResponseWriter, err error) {
+	switch text, gone := cutOff(err); {
+	case gone:
+		writeStatus(w, http.StatusBadGateway, errors.New(text)) // as for a sandbox that is gone
+	case text != "":
+		writeStatus(w, http.StatusServiceUnavailable, errors.New(text))
+	default:
+		writeStatus(w, httpStatus(err), err)
+	}
+}
 
 func writeStatus(w http.ResponseWriter, status int, err error) {
 	writeJSON(w, status, struct {
