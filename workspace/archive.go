@@ -91,6 +91,17 @@ func archiveError(err error) error {
 	return fmt.Errorf("import: read the archive: %w: %w", fault.InvalidArgument, err)
 }
 
+// entryBody is the content of an entry: that the archive ends in it is an error of the archive.
+type entryBody struct{ io.Reader }
+
+func (b entryBody) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
+	if err != nil && err != io.EOF { //nolint:errorlint // Read returns it bare
+		err = archiveError(err)
+	}
+	return n, err
+}
+
 func (i *archiveImport) importEntry(ctx context.Context, head *tar.Header, body io.Reader) error {
 	at := strings.TrimSuffix(strings.TrimPrefix(head.Name, "./"), "/")
 	if at == "" {
@@ -115,7 +126,7 @@ func (i *archiveImport) importEntry(ctx context.Context, head *tar.Header, body 
 	case tar.TypeDir:
 		return i.makeDir(ctx, at, dest, i.dirMode(info))
 	case tar.TypeReg:
-		return i.writeFile(ctx, dest, body, info)
+		return i.writeFile(ctx, dest, entryBody{body}, info)
 	case tar.TypeSymlink:
 		return i.makeSymlink(ctx, at, head.Linkname, dest)
 	}

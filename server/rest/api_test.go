@@ -1,6 +1,7 @@
 package rest_test
 
 import (
+	"archive/tar"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -333,6 +334,22 @@ func TestUploadCutShort(t *testing.T) {
 			t.Fatalf("after an upload that was cut short the file has %d bytes", len(r.body))
 		}
 	}
+}
+
+// TestMistakesOfClients: what a client got wrong is not counted as a failure of the server.
+func TestMistakesOfClients(t *testing.T) {
+	h := newHost(t)
+	h.open(`{"kind":"memory","name":"demo"}`)
+	var archive bytes.Buffer
+	w := tar.NewWriter(&archive)
+	for _, head := range []*tar.Header{{Name: "./", Typeflag: tar.TypeDir, Mode: 0o755}, {Name: "big", Typeflag: tar.TypeReg, Size: 1 << 40, Mode: 0o644}} {
+		if err := w.WriteHeader(head); err != nil {
+			t.Fatal(err)
+		}
+	}
+	archive.WriteString("much less")
+	wantStatus(t, h.do("POST", "/v1/workspaces/demo/import?path=in", archive.String()), http.StatusBadRequest, fault.InvalidArgument, "archive")
+	wantStatus(t, h.do("POST", "/v1/workspaces", `{"kind":"`+strings.Repeat("x", 5000)+`"}`), http.StatusRequestEntityTooLarge, fault.ResourceExhausted)
 }
 
 func TestFiles(t *testing.T) {

@@ -54,6 +54,9 @@ func (s *Server) newProblem(ctx context.Context, r requestInfo, err error) *Prob
 			p.Wire.Message = err.Error()
 		}
 	}
+	if fault.CauseOf(err) == fault.CauseRefused {
+		p.status = http.StatusBadGateway // nothing listens on a port of the workspace: no failure of the server
+	}
 	if special := new(statusError); errors.As(err, &special) {
 		p.status, p.header = special.status, special.header
 	}
@@ -155,7 +158,11 @@ func fromModel(m *huma.ErrorModel, op *huma.Operation) error {
 	if len(details) == 0 {
 		details = append(details, m.Detail)
 	}
-	return fmt.Errorf("request: %w: %s", code, strings.Join(details, "; "))
+	err := fmt.Errorf("request: %w: %s", code, strings.Join(details, "; "))
+	if m.Status == http.StatusRequestEntityTooLarge {
+		return &statusError{err, m.Status, nil}
+	}
+	return err
 }
 
 // refuseRepeated refuses a repeated query parameter that is not a list.

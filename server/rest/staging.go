@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"mime"
 	"net/http"
 	"path"
 	"slices"
@@ -265,6 +266,11 @@ type saveInput struct {
 
 func (s *Server) saveArtifact(ctx context.Context, in *saveInput) (*body[stage.Artifact], error) {
 	_, a, err := s.stagingTarget(ctx, in.Target)
+	if err == nil && in.MIME != "" {
+		if _, _, bad := mime.ParseMediaType(in.MIME); bad != nil {
+			err = badParameter("mime", "%.80q is not a media type such as text/plain", in.MIME)
+		}
+	}
 	var art stage.Artifact
 	if err == nil {
 		art, err = a.Save(ctx, in.Name, in.stream, in.MIME)
