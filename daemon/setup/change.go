@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/atomicfile"
@@ -71,7 +72,34 @@ func (a Agent) Remove() (*Change, error) {
 	if errors.Is(err, errAbsent) {
 		return nil, nil
 	}
+	if err == nil && !a.isOwn(c) {
+		err = fmt.Errorf("%w: its server %q is not as croft setup writes it: it was there before, or has changed since; remove it by hand if you do not need it",
+			fault.WrongState, ServerName)
+	}
 	return c, a.wrap(err)
+}
+
+// isOwn reports whether the entry in a file is Add's: a backup lacks it, or it is as Add writes it
+// now. Add leaves an entry of the user as it is.
+func (a Agent) isOwn(c *Change) bool {
+	for n := 1; ; n++ {
+		data, err := os.ReadFile(backupName(c.File, n))
+		if err != nil {
+			break
+		}
+		if _, err := a.edit.add(data); err == nil {
+			return true
+		}
+	}
+	own, err := a.edit.add(nil)
+	if err != nil {
+		return false
+	}
+	entry := bytes.Join(bytes.Fields(own), nil)
+	if at := bytes.Index(entry, []byte(strconv.Quote(ServerName)+":")); at >= 0 { // in JSON, without the objects around it
+		entry = entry[at : len(entry)-bytes.Count(entry[:at], []byte("{"))]
+	}
+	return bytes.Contains(bytes.Join(bytes.Fields(c.Before), nil), entry)
 }
 
 func (a Agent) wrap(err error) error {

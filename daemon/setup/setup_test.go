@@ -214,6 +214,9 @@ func TestUndoKeepsLaterChanges(t *testing.T) {
 	// An entry between others.
 	a := agentsIn(t.TempDir())["cursor"]
 	write(t, a, "{\n  \"mcpServers\": {\n    \"croft\": {\"command\": \"croft\"},\n    \"b\": {}\n  }\n}\n")
+	if err := os.WriteFile(a.File+".croft-backup", []byte("{}\n"), 0o600); err != nil { // of an earlier setup
+		t.Fatal(err)
+	}
 	c, err := a.Remove()
 	c.must(t, err)
 	if got, want := read(t, a.File), "{\n  \"mcpServers\": {\n    \"b\": {}\n  }\n}\n"; got != want {
@@ -292,5 +295,32 @@ func TestSymlinkStays(t *testing.T) {
 	c.must(t, err)
 	if target, err := os.Readlink(a.File); err != nil || target != real || !strings.Contains(read(t, real), "croft") {
 		t.Errorf("got %q, %v", target, err)
+	}
+}
+
+// TestUndoLeavesEntryOfUser: an entry that the user had before is neither changed nor removed, and
+// one that setup wrote is known wherever it is in the file.
+func TestUndoLeavesEntryOfUser(t *testing.T) {
+	for name, text := range map[string]string{
+		"cursor": "{\"mcpServers\":{\"croft\":{\"command\":\"mine\"}}}\n",
+		"codex":  "[mcp_servers.croft]\ncommand = \"mine\"\n",
+	} {
+		a := agentsIn(t.TempDir())[name]
+		write(t, a, text)
+		if c, err := a.Add(); c != nil || err != nil {
+			t.Fatalf("%s: Add: %v, %v; want no change", name, c, err)
+		}
+		if _, err := a.Remove(); fault.Of(err) != fault.WrongState || read(t, a.File) != text {
+			t.Errorf("%s: Remove: %v; want %v and the file as it was", name, err, fault.WrongState)
+		}
+	}
+	for _, name := range []string{"claude", "cursor", "gemini", "codex"} {
+		a := agentsIn(t.TempDir())[name]
+		c, err := a.Add() // the file is new, so that there is no backup
+		c.must(t, err)
+		write(t, a, read(t, a.File)+"\n")
+		if c, err = a.Remove(); err != nil || c == nil {
+			t.Errorf("%s: Remove: %v, %v", name, c, err)
+		}
 	}
 }
