@@ -127,6 +127,10 @@ main() {
 	*:"$prefix/bin":*) echo "try: croft doctor" ;;
 	*) echo "$prefix/bin is not on PATH; add it: export PATH=\"$prefix/bin:\$PATH\"" ;;
 	esac
+	completions=$prefix/share/zsh/site-functions
+	if command -v zsh >/dev/null && ! zsh -ic 'print -l -- $fpath' </dev/null 2>/dev/null | grep -qxF "$completions"; then
+		echo "for completion in zsh, add to ~/.zshrc before compinit: fpath=($completions \$fpath)"
+	fi
 }
 
 main "$@" # last, so that a part of this file does nothing

@@ -175,10 +175,11 @@ func (b *build) linuxPackages(ctx context.Context, stage, goarch string) error {
 		MTime time.Time `yaml:"mtime"`
 	}
 	type content struct {
-		Src  string `yaml:"src,omitempty"`
-		Dst  string `yaml:"dst"`
-		Type string `yaml:"type,omitempty"`
-		Info info   `yaml:"file_info"`
+		Src      string `yaml:"src,omitempty"`
+		Dst      string `yaml:"dst"`
+		Type     string `yaml:"type,omitempty"`
+		Packager string `yaml:"packager,omitempty"` // deb or rpm; empty is both
+		Info     info   `yaml:"file_info"`
 	}
 	var contents []content
 	dirs := map[string]bool{} // of the package alone; rpm removes only what a package lists
@@ -190,6 +191,11 @@ func (b *build) linuxPackages(ctx context.Context, stage, goarch string) error {
 		c := content{Src: filepath.Join(stage, name), Dst: packagePath(name), Info: info{0o644, b.time}}
 		if name == "croft" {
 			c.Info.Mode = 0o755
+		}
+		if path.Base(name) == "_croft" { // zsh of Debian does not look in site-functions
+			deb := c
+			deb.Dst, deb.Packager, c.Packager = debZshPath, "deb", "rpm"
+			contents = append(contents, deb)
 		}
 		contents = append(contents, c)
 		for dir := path.Dir(c.Dst); strings.HasPrefix(dir, docDir) && !dirs[dir]; dir = path.Dir(dir) {
@@ -228,6 +234,9 @@ func (b *build) linuxPackages(ctx context.Context, stage, goarch string) error {
 
 // docDir is the directory of a package for all that has no other place.
 const docDir = "/usr/share/doc/croft"
+
+// debZshPath is where zsh of Debian finds the completions of packages.
+const debZshPath = "/usr/share/zsh/vendor-completions/_croft"
 
 // packagePath is where a package installs a file of the archive.
 func packagePath(name string) string {

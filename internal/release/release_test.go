@@ -320,6 +320,12 @@ func testPackages(t *testing.T, dist string) {
 	if left, err := filepath.Glob(filepath.Join(rpmRoot, "usr/share/doc/*")); err != nil || len(packageFiles(t, filepath.Join(rpmRoot, "usr")))+len(left) > 0 {
 		t.Errorf("after the removal of the .rpm there are files, or %v (%v)", left, err)
 	}
+	const debZsh, rpmZsh = "/share/zsh/vendor-completions/_croft", "/share/zsh/site-functions/_croft"
+	if want[debZsh] == "" || want[rpmZsh] != "" {
+		t.Errorf("the .deb has no %s, or %s, where zsh of Debian does not look", debZsh, rpmZsh)
+	}
+	want[rpmZsh] = want[debZsh]
+	delete(want, debZsh)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the files of the .rpm differ from those of the .deb (-deb +rpm):\n%s", diff)
 	}
