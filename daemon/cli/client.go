@@ -154,11 +154,17 @@ func (a *command) remoteClient() (*client.Client, error) {
 
 // serverToken returns the token for the server.
 func (a *command) serverToken() (string, error) {
+	if u, err := url.Parse(a.server); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return "", usagef("--server %s: give a URL that begins with http:// or https://, such as http://127.0.0.1:7070", printable(a.server))
+	}
 	token := a.givenToken()
 	if token == "" {
 		var err error
 		if token, err = a.localToken(); err != nil {
 			return "", err
+		}
+		if settings, err := a.settings(); err == nil && token != "" {
+			a.tokenOf = settings.Data
 		}
 	}
 	if token == "" {

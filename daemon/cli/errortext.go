@@ -29,6 +29,9 @@ func (a *command) errorText(err error) (what, hint string) {
 		if a.inWork {
 			advice = workAdvice(advice)
 		}
+		if a.tokenOf != "" && strings.Contains(line, "wrong token") {
+			advice = "the token is that of the data directory " + a.tokenOf + ", and the server's is perhaps another: give --token, set CROFT_TOKEN, or set CROFT_DATA to the data directory of the server, whose file token has it"
+		}
 		lines = append(lines, line)
 		if advice != "" && !slices.Contains(hints, advice) {
 			hints = append(hints, advice)
@@ -96,7 +99,7 @@ func cutAdvice(text string) (what, advice string) {
 
 // insteadOfAdvice matches errors whose own advice does not help: that of Docker's library, and
 // the list of this program's providers where another program has the one that is meant.
-var insteadOfAdvice = lazyregexp.New(`failed to connect to the docker API|^unknown provider "kubernetes"`)
+var insteadOfAdvice = lazyregexp.New(`failed to connect to the docker API|^unknown provider "(kubernetes|podman)"`)
 
 // What to do about programs. In croft work it is another advice, see workAdvice.
 const (
@@ -143,6 +146,8 @@ var advices = []struct {
 	{lazyregexp.New(`^unknown provider "kubernetes"`), "it is in a program of its own, croft-k8s; docs/kubernetes.md says how to install it"},
 	{lazyregexp.New(`failed to connect to the docker API`), "start a container engine, or name the socket of one with DOCKER_HOST; the provider sandbox needs none"},
 	{lazyregexp.New(`program "(cd|export|source|alias|ulimit|umask|set|unset|type|eval)": not found`), "it is a builtin of the shell: -- sh -c 'cd src && make'"},
+	{lazyregexp.New(`program "python": not found`), "the program is perhaps called python3 here"},
+	{lazyregexp.New(`^unknown provider "podman"`), "the provider docker works with Podman: --provider docker, with DOCKER_HOST=unix:///run/podman/podman.sock if it is not found by itself"},
 	{lazyregexp.New(`program "[^" ]* [^"]*": not found`), "the program and its arguments are separate words, such as: -- echo hi; a shell command is: -- sh -c 'echo hi'"},
 	{lazyregexp.New(`program "[^"]*/[^"]*": not found`), pathAdvice},
 	{lazyregexp.New(`program "[^"]*": not found`), programAdvice},
@@ -171,7 +176,9 @@ var advices = []struct {
 	{lazyregexp.New(`no agent is installed`), "install one, or add the server by hand: croft mcp --dir DIR"},
 	{lazyregexp.New(`schemes \[file mem s3\]`), "a directory is file:///path, a bucket s3://NAME?region=REGION"},
 	{lazyregexp.New(`^(stat|read|open) "[^"]*": not found`), "croft ws ls NAME lists the files"},
+	{lazyregexp.New(`(memory|disk).*the minimum is `), "give a larger value, with a unit: 512M, 2G"},
 	{lazyregexp.New(`the minimum is `), "give a larger value"},
+	{lazyregexp.New(`^open .*/layer/upper: permission denied`), "a program inside made the directory of the workspace unreadable for its owner (chmod 000 .): croft ws exec NAME -- chmod u+rwx . repairs it"},
 	{lazyregexp.New(`snapshot name "`), "choose another name, such as before-tests"},
 	{lazyregexp.New(`nothing was applied to `), "croft work list lists the works of the project, croft work apply applies one"},
 	{lazyregexp.New(`no journal.jsonl`), "give directories of runs, below .skillgym-results"},

@@ -107,6 +107,7 @@ type command struct {
 	token  string
 	json   bool
 
+	tokenOf  string         // the data directory whose token a server got, as none was given
 	resolved *config.Config // cache of settings
 	system   *app.System    // the open data directory, without --server
 
