@@ -499,10 +499,14 @@ func (a *command) printMerge(v any, m *snapshot.Merged, done bool, opts wsApplyO
 	default:
 		errs = append(errs, fmt.Errorf("apply: %w: %s; nothing was changed; --markers writes conflicts of lines into the files", fault.Conflict, countText(n, "conflict")))
 	}
+	others := ""
+	if n := len(m.Applied); done && n > 0 {
+		others = fmt.Sprintf(" (the other %s applied)", countText(n, "path"))
+	}
 	for _, l := range m.LeftOut {
 		if l.Reason == snapshot.LeftOutAutorun && len(m.Conflicts) == 0 {
-			errs = append(errs, fmt.Errorf("apply: %w: %s left out: tools run them without being asked; review them with croft %s diff %s, then add --allow-autorun",
-				fault.PermissionDenied, countText(l.Total, "autorun file"), opts.noun(), opts.name))
+			errs = append(errs, fmt.Errorf("apply: %w: %s left out%s: tools run them without being asked; review them with croft %s diff %s, then add --allow-autorun",
+				fault.PermissionDenied, countText(l.Total, "autorun file"), others, opts.noun(), opts.name))
 		}
 	}
 	return errors.Join(errs...)
