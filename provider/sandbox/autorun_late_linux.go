@@ -436,10 +436,17 @@ func sharedRunFiles(host, sub string, depth int) []string {
 // isMount reports whether a path inside is a mount point, or a symlink. An error says that
 // nothing is there.
 func (g *guestConn) isMount(target string) (bool, error) {
-	fd, err := unix.Openat2(int(g.rootfs.Fd()), strings.TrimPrefix(target, "/"), &unix.OpenHow{
-		Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
-	})
+	conn, err := g.rootfs.SyscallConn() // the connection may be closed meanwhile
 	if err != nil {
+		return false, err
+	}
+	var fd int
+	cerr := conn.Control(func(root uintptr) {
+		fd, err = unix.Openat2(int(root), strings.TrimPrefix(target, "/"), &unix.OpenHow{
+			Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
+		})
+	})
+	if err = errors.Join(cerr, err); err != nil {
 		return false, err
 	}
 	defer unix.Close(fd) //nolint:errcheck // it was only looked at
