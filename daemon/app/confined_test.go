@@ -44,22 +44,22 @@ func TestOnlyWhatIsolatesIsOffered(t *testing.T) {
 	shell := driver.NewCapabilities(driver.CapFS, driver.CapShell)
 	for _, tt := range []struct {
 		name     string
-		provider madeUp
+		provider *madeUp
 		config   string
 		code     fault.Code
 	}{
-		{"commands without isolation", madeUp{isolation: driver.IsolationNone, caps: shell}, "", fault.PermissionDenied},
-		{"no word about isolation", madeUp{caps: shell}, "", fault.PermissionDenied},
-		{"an unknown level", madeUp{isolation: "perfect", caps: shell}, "", fault.PermissionDenied},
-		{"no word about what it has", madeUp{}, "", fault.PermissionDenied},
-		{"a capability of its own", madeUp{caps: driver.NewCapabilities(driver.CapFS, "robots")}, "", fault.PermissionDenied},
-		{"isolated commands", madeUp{isolation: driver.IsolationContainer, caps: shell}, "", ""},
-		{"files alone", madeUp{caps: driver.NewCapabilities(driver.CapFS)}, "", ""},
-		{"a probe that fails", madeUp{isolation: driver.IsolationContainer, caps: shell, err: errors.New("broken")}, "", fault.Unavailable},
-		{"named by the configuration", madeUp{caps: shell}, "server: {providers: [made-up]}\n", ""},
+		{"commands without isolation", &madeUp{isolation: driver.IsolationNone, caps: shell}, "", fault.PermissionDenied},
+		{"no word about isolation", &madeUp{caps: shell}, "", fault.PermissionDenied},
+		{"an unknown level", &madeUp{isolation: "perfect", caps: shell}, "", fault.PermissionDenied},
+		{"no word about what it has", &madeUp{}, "", fault.PermissionDenied},
+		{"a capability of its own", &madeUp{caps: driver.NewCapabilities(driver.CapFS, "robots")}, "", fault.PermissionDenied},
+		{"isolated commands", &madeUp{isolation: driver.IsolationContainer, caps: shell}, "", ""},
+		{"files alone", &madeUp{caps: driver.NewCapabilities(driver.CapFS)}, "", ""},
+		{"a probe that fails", &madeUp{isolation: driver.IsolationContainer, caps: shell, err: errors.New("broken")}, "", fault.Unavailable},
+		{"named by the configuration", &madeUp{caps: shell}, "server: {providers: [made-up]}\n", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			sys, url := serveWith(t, app.Config{DataDir: t.TempDir(), Settings: settings(t, "version: 1\n"+tt.config), Providers: []driver.Provider{&tt.provider}})
+			sys, url := serveWith(t, app.Config{DataDir: t.TempDir(), Settings: settings(t, "version: 1\n"+tt.config), Providers: []driver.Provider{tt.provider}})
 			c := newClient(t, sys, url)
 			_, err := c.Create(t.Context(), driver.Spec{Kind: "made-up"})
 			if fault.Of(err) != tt.code {
