@@ -77,7 +77,7 @@ func replicaMain() int {
 	if err != nil {
 		panic(err)
 	}
-	return daemon.Main(&shared{newShared(nil)}, commands)
+	return daemon.Main(&shared{newShared(nil)}, shelltest.Offered{Provider: commands})
 }
 
 // A fleet is several replicas on one PostgreSQL.

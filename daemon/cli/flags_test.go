@@ -17,6 +17,7 @@ var meanings = map[string]struct{ meaning, has string }{
 	"all":           {"everything, where the command else takes a part", "all|every"},
 	"allow-autorun": {"apply autorun files", "apply autorun files, too"},
 	"allow-net":     {"hosts that commands may reach", "allow "},
+	"best-effort":   {"ignore limits instead of an error", "can't enforce|can't be enforced"},
 	"branch":        {"commit to a branch instead", "commit to this branch"},
 	"commit":        {"commit what is applied", "commit "},
 	"commits":       {"bring commits of the workspace", "bring the commits"},

@@ -3,6 +3,7 @@ package cli_test
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -40,8 +41,14 @@ func TestWebFetchObeysThePolicy(t *testing.T) {
 			t.Errorf("%s gives %q, want that the policy refuses it", url, got)
 		}
 	}
-	if got := a.ok("Bash", m{"command": "curl -sS --noproxy '*' --max-time 2 https://" + host + "/; echo status $?"}); !strings.Contains(got, "status ") || strings.Contains(got, "status 0") {
-		t.Errorf("the host is reached without the proxy: %q", got)
+	// The allowed address of the loopback interface is forwarded, and no other.
+	other := httptest.NewServer(http.NotFoundHandler())
+	defer other.Close()
+	for url, want := range map[string]bool{"https://" + host: true, other.URL: false} {
+		got := a.ok("Bash", m{"command": "curl -sS --noproxy '*' --max-time 5 " + url + "/; echo status $?"})
+		if reached := strings.Contains(got, "status 0"); reached != want {
+			t.Errorf("without the proxy %s is reached: %v, want %v: %q", url, reached, want, got)
+		}
 	}
 	none := overStdio(t, nil, "--dir", t.TempDir())
 	list, err := none.ListTools(t.Context(), nil)

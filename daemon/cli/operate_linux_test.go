@@ -300,8 +300,8 @@ func TestTraceReachesTheProcess(t *testing.T) {
 }
 
 var (
-	metricName   = regexp.MustCompile(`\b(croft|workspace)_[a-z_]+`)
-	metricLabels = regexp.MustCompile(`\b((?:croft|workspace)_[a-z_]+)\{([^}]*)\}`)
+	metricName   = regexp.MustCompile(`\b(croft|workspace)_[a-z0-9_]+`)
+	metricLabels = regexp.MustCompile(`\b((?:croft|workspace)_[a-z0-9_]+)\{([^}]*)\}`)
 	labelName    = regexp.MustCompile(`([a-z_]+)(?:=|!=|=~|!~)"`)
 )
 

@@ -43,7 +43,7 @@ func shellProvider() []driver.Provider {
 	if err != nil {
 		return nil // no script is running
 	}
-	return []driver.Provider{p}
+	return []driver.Provider{shelltest.Offered{Provider: p}}
 }
 
 // macProviders are those of a system without guests and without the provider sandbox.

@@ -54,6 +54,17 @@ func (p *Provider) Probe(ctx context.Context) (driver.Traits, error) {
 	return t, err
 }
 
+// Offered is a Provider whose Probe claims isolation: a server offers it without being told to. Its
+// workspaces claim none.
+type Offered struct{ *Provider }
+
+// Probe claims isolation.
+func (p Offered) Probe(ctx context.Context) (driver.Traits, error) {
+	t, err := p.Provider.Probe(ctx)
+	t.Isolation = driver.IsolationProcess
+	return t, err
+}
+
 // Open opens the files and adds a shell.
 func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspace, error) {
 	if spec.Kind != Kind {
