@@ -16,7 +16,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-func settings(t *testing.T, text string) *config.Config {
+func settings(t testing.TB, text string) *config.Config {
 	t.Helper()
 	cfg, err := config.Parse([]byte(text))
 	if err != nil {

@@ -20,7 +20,7 @@ func serveShell(t testing.TB, dir string) (sys *app.System, url string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return serveWith(t, app.Config{DataDir: dir, Providers: []driver.Provider{p}})
+	return serveWith(t, app.Config{DataDir: dir, Settings: settings(t, "version: 1\nserver: {providers: [shelltest]}\n"), Providers: []driver.Provider{p}})
 }
 
 // TestRemoteOverShell is what the suite says of commands. The provider below is

@@ -327,7 +327,11 @@ func (c *Config) CheckOffered(name string, confined func(kind string) error) err
 // CheckKindOffered refuses a kind of which clients of a server may use no provider.
 func (c *Config) CheckKindOffered(kind string, confined func(kind string) error) error {
 	if len(c.Server.Providers) == 0 {
-		return confined(kind)
+		err := confined(kind)
+		if fault.Of(err) == fault.PermissionDenied {
+			return notOffered("workspaces of kind", kind)
+		}
+		return err
 	}
 	offered := slices.ContainsFunc(c.Server.Providers, func(name string) bool {
 		of, _, err := c.Provider(name)
