@@ -46,6 +46,13 @@ func newShared(snapshots *snapshot.Store) driver.Provider {
 
 func (shared) Kind() string { return sharedKind }
 
+// Probe claims isolation, so that servers offer it.
+func (p shared) Probe(ctx context.Context) (driver.Traits, error) {
+	t, err := p.Provider.Probe(ctx)
+	t.Isolation = driver.IsolationProcess
+	return t, err
+}
+
 func (shared) Portable() bool { return true }
 
 func (p *shared) SetSnapshots(store *snapshot.Store) { p.Provider = newShared(store) }

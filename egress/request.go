@@ -145,7 +145,7 @@ func (c *client) targetOf(req *http.Request, h head) (target, error) {
 		}
 	}
 	if h.hasHost {
-		if said, err := splitTarget(h.host, port); err != nil || said != t && !(c.fixed != nil && said.isLoopback() && t.isLoopback() && said.port == t.port) {
+		if said, err := splitTarget(h.host, port); err != nil || said != t && (c.fixed == nil || !said.isLoopback() || !t.isLoopback() || said.port != t.port) {
 			return t, invalidRequest("the Host header is not the host of the request")
 		}
 	}

@@ -51,8 +51,10 @@ func newDataDirOwner(ctx context.Context, dir, node string, providers []driver.P
 	if err != nil {
 		return nil, err
 	}
-	if err := g.checkStore(ctx, node, store.ID(), recs); err != nil {
-		return nil, err
+	if node == "" { // else the node has its own directory, see node-id
+		if err := g.checkStore(ctx, store.ID(), recs); err != nil {
+			return nil, err
+		}
 	}
 	g.fresh = !slices.ContainsFunc(recs, func(rec registry.Record) bool { return rec.Node == "" || rec.Node == node })
 	if len(stores) > 0 {
@@ -74,9 +76,9 @@ func newDataDirOwner(ctx context.Context, dir, node string, providers []driver.P
 // be found gone, and be marked failed for every process of the store. The store is recorded in a
 // directory before its first workspace is made there, so recs are listed before the file is read. A
 // directory with workspaces of an unknown store may be the right one.
-func (g *dataDirOwner) checkStore(ctx context.Context, node, store string, recs []registry.Record) error {
+func (g *dataDirOwner) checkStore(ctx context.Context, store string, recs []registry.Record) error {
 	at := slices.IndexFunc(recs, func(rec registry.Record) bool {
-		return rec.Node == node && rec.Ref != nil && rec.State != registry.Failed && g.isHere(rec.Kind)
+		return rec.Node == "" && rec.Ref != nil && rec.State != registry.Failed && g.isHere(rec.Kind)
 	})
 	stores, err := g.readStores()
 	if at < 0 || err != nil || slices.Contains(stores, store) {

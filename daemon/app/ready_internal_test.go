@@ -18,7 +18,7 @@ func TestStallsAreReported(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { sys.Close(context.WithoutCancel(t.Context())) }) //nolint:errcheck // not what is tested
+	t.Cleanup(func() { sys.Close(context.WithoutCancel(t.Context())) })
 	check := func(name string) rest.ReadyCheck {
 		t.Helper()
 		for _, c := range sys.readyChecks(t.Context()) {
@@ -55,7 +55,7 @@ func TestStallsAreReported(t *testing.T) {
 	free, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
-		sys.background.Do(t.Context(), collectTask, time.Millisecond, func(context.Context) error { <-free; return nil }) //nolint:errcheck // nil
+		sys.background.Do(t.Context(), collectTask, time.Millisecond, func(context.Context) error { <-free; return nil })
 	}()
 	for len(sys.background.Stalls()) == 0 {
 		time.Sleep(time.Millisecond)

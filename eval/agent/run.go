@@ -325,9 +325,6 @@ func startFailure(inv Invocation, err error) *Failure {
 func exitFailure(inv Invocation, in Input, o Output) *Failure {
 	f := &Failure{Origin: OriginRunner, Name: "Error", Log: o.StderrPath, Err: fault.Failed,
 		Message: fmt.Sprintf("Command failed: %s (exit %d)", inv, o.Exit.Code)}
-	if len(bytes.TrimSpace(o.Stderr)) == 0 && len(o.Stdout) > 0 {
-		f.Log = o.StdoutPath // where some agents write their errors
-	}
 	switch o.Exit.Cause {
 	case driver.CauseTimeout:
 		f.Class, f.Label, f.Name, f.Err = "timeout", "Timeout", "CommandTimeoutError", fault.DeadlineExceeded

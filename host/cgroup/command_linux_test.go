@@ -102,7 +102,7 @@ func TestCommandGroupV2(t *testing.T) {
 	if err := c.Remove(); err != nil { // it is in use, and stays
 		t.Error(err)
 	}
-	go cmd.Wait() //nolint:errcheck // it is killed
+	go cmd.Wait()
 	if err := Remove(dirs); err != nil {
 		t.Error(err)
 	}

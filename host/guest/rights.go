@@ -99,7 +99,7 @@ func (c *rightsConn) Write(p []byte) (int, error) {
 	if len(fds) == 0 || len(p) == 0 {
 		return c.UnixConn.Write(p)
 	}
-	defer closeDescriptors(fds)
+	defer closeDescriptors(fds) //nolint:errcheck // nothing was written to them
 	n, _, err := c.WriteMsgUnix(p, unix.UnixRights(fds...), nil)
 	if n = max(n, 0); err != nil || n == len(p) { // -1 with an error, which io.Writer does not allow
 		return n, err

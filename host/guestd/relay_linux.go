@@ -118,7 +118,7 @@ func (t *tunnelConn) CloseWrite() error {
 	if half, ok := t.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
 	}
-	return t.Conn.Close()
+	return t.Close()
 }
 
 // maxRelayed bounds the connections that the workload makes the guest hold, since the

@@ -71,7 +71,7 @@ func TestDo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tracker := New(t.Context(), slog.New(slog.DiscardHandler))
 		free := make(chan struct{})
-		go tracker.Do(t.Context(), "task", time.Minute, func(context.Context) error { <-free; return nil }) //nolint:errcheck // nil
+		go tracker.Do(t.Context(), "task", time.Minute, func(context.Context) error { <-free; return nil })
 		time.Sleep(2 * time.Minute)
 		if got := tracker.Stalls(); len(got) != 1 || got[0].Task != "task" || got[0].Workspace != "" {
 			t.Errorf("stalls %v, want the task", got)

@@ -63,8 +63,8 @@ func TestGitAttackLateRepository(t *testing.T) {
 		output(t, ws, "true")
 		late := makeLate(t, dir, from)
 		for _, name := range []string{"vend/.git/hooks/pre-commit", "wt/.git"} {
-			write(ws, t, name, "#!/bin/sh\n"+evil+"\n") //nolint:errcheck // what matters is what it writes
-			ws.FS.Chmod(t.Context(), name, 0o755)       //nolint:errcheck // as above
+			write(ws, t, name, "#!/bin/sh\n"+evil+"\n")
+			ws.FS.Chmod(t.Context(), name, 0o755)
 		}
 		script(t, ws, "evil="+evil+"\n"+plantLate)
 		if mode == GitPrivate {
