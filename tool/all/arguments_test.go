@@ -41,7 +41,6 @@ var noPaths = map[string]string{
 	"skill_run cwd":             "below the directory of the skill",
 	"skill_run outputs.globs":   "finds files",
 	"symbol ask":                "a question",
-	"undo to":                   "a snapshot",
 	"workspace_branch snapshot": "a snapshot",
 	"workspace_grep include":    "finds files below path",
 }
