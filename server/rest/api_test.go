@@ -202,7 +202,6 @@ func TestErrorsHaveOneForm(t *testing.T) {
 		{"not JSON", "POST", "/v1/workspaces", `{`, nil, fault.InvalidArgument, nil},
 		{"no body", "POST", "/v1/workspaces", ``, nil, fault.InvalidArgument, []string{"body"}},
 		{"another type", "POST", "/v1/workspaces", `<a/>`, []string{"Content-Type: text/xml"}, fault.InvalidArgument, nil},
-		{"body too large", "POST", "/v1/workspaces", `{"kind":"` + strings.Repeat("x", 5000) + `"}`, nil, fault.ResourceExhausted, nil},
 		{"file too large", "PUT", one + "/files?path=a&max=3", "four", nil, fault.ResourceExhausted, nil},
 		{"unknown provider", "POST", "/v1/workspaces", `{"kind":"nope"}`, nil, fault.InvalidArgument, []string{"nope", "memory"}},
 		{"bad id", "POST", "/v1/workspaces", `{"kind":"memory","id":"../x"}`, nil, fault.InvalidArgument, []string{"../x"}},
@@ -236,6 +235,8 @@ func TestErrorsHaveOneForm(t *testing.T) {
 			wantFault(t, h.do(tt.method, tt.path, tt.body, tt.headers...), tt.code, tt.words...)
 		})
 	}
+	large := h.do("POST", "/v1/workspaces", `{"kind":"`+strings.Repeat("x", 5000)+`"}`)
+	wantStatus(t, large, http.StatusRequestEntityTooLarge, fault.ResourceExhausted, "too large")
 	r := h.do("PUT", "/v1/workspaces", "")
 	wantStatus(t, r, http.StatusMethodNotAllowed, fault.InvalidArgument, "GET", "POST")
 	if got, want := r.header.Get("Allow"), "GET, HEAD, POST"; got != want {
