@@ -11,6 +11,9 @@ GUESTS  ?= amd64 arm64
 LINT     = bin/tools/golangci-lint
 LINTVER  = v2.14.0
 
+# A program of module tools, built, then run here with the arguments that follow.
+tool = $(GO) build -C tools -o ../bin/tools/$(1) ./$(1) && bin/tools/$(1)
+
 export ALL # of make test: also the slowest tests
 # Static programs, as in a release. scripts/test sets it for the race detector.
 export CGO_ENABLED ?= 0
@@ -23,14 +26,14 @@ build: guests ## bin/croft, stripped, with croft-guest for both architectures in
 
 guests: ## croft-guest, compressed, where package guestbin embeds it
 	@mkdir -p bin
-	@$(GO) build -o bin/pack ./host/guestbin/internal/pack
+	@$(GO) build -o bin/pack ./internal/host/guestbin/internal/pack
 	for arch in $(GUESTS); do \
 		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build -trimpath -buildvcs=false -ldflags "-s -w" -o bin/croft-guest-$$arch ./cmd/croft-guest && \
-		bin/pack bin/croft-guest-$$arch host/guestbin/bin/linux-$$arch.zst || exit 1; \
+		bin/pack bin/croft-guest-$$arch internal/host/guestbin/bin/linux-$$arch.zst || exit 1; \
 	done
 
 size: build ## what bin/croft is made of; fails where it is more than 2 MB above SIZE
-	$(GO) run ./internal/binsize -recorded $(SIZE) bin/croft
+	$(call tool,binsize) -recorded $(SIZE) bin/croft
 
 run: build ## croft up on 127.0.0.1:7070, data in ./.croft
 	./bin/croft up --data $(DATA)
@@ -55,7 +58,7 @@ test-trpc: guests ## trpc-agent-go's own tests over contrib/trpcagent; TRPC=loca
 	cd contrib/trpcagent && $(GO) run ./internal/upstream -provider "$(TRPC)" -known ../../docs/trpc-agent-go.md
 
 test-release: deps ## a release of HEAD: built twice, installed by go install, go get and install.sh in a fresh Debian
-	CROFT_TEST_RELEASE=1 $(GO) test -count=1 -timeout 40m -run '^TestRelease' ./internal/release
+	CROFT_TEST_RELEASE=1 $(GO) test -C tools -count=1 -timeout 40m -run '^TestRelease' ./release
 
 cluster: ## a Kubernetes node for tests, in namespaces of its own; the first time it builds Kubernetes, which takes half an hour
 	scripts/cluster build
@@ -68,10 +71,10 @@ cluster-down: ## ends it; the build stays in the cache
 	scripts/cluster down
 
 release: ## VERSION=v1.2.3: archives, packages, image, SBOMs, licences and SHA256SUMS in dist; as root, with debootstrap (or IMAGE=false)
-	$(GO) run ./internal/release build -image=$(or $(IMAGE),true) $(VERSION)
+	$(call tool,release) build -image=$(or $(IMAGE),true) $(VERSION)
 
 release-tag: ## VERSION=v1.2.3: a tag of HEAD with the guests inside, for go install and go get
-	$(GO) run ./internal/release tag $(VERSION)
+	$(call tool,release) tag $(VERSION)
 
 attack: deps build ## every test with Attack in its name; writes docs/attacks.md
 	scripts/attack docs/attacks.md
@@ -84,14 +87,15 @@ lint: $(LINT) ## golangci-lint here, and vet for macOS
 	cd contrib/trpcagent && ../../$(LINT) run -c ../../.golangci.yml ./...
 	cd examples/scratch && ../../$(LINT) run -c ../../.golangci.yml ./...
 	cd provider/kubernetes && ../../$(LINT) run -c ../../.golangci.yml ./...
+	cd tools && ../$(LINT) run -c ../.golangci.yml ./...
 	GOOS=darwin $(GO) vet ./...
 
 words: ## names and comments beside docs/glossary.md and other projects; WORDS=-by-package for percentages alone
-	@$(GO) run ./internal/words $(WORDS) $(PKG)
+	@$(call tool,words) $(WORDS) $(PKG)
 
 bench: build deps ## ratios, side by side in one run; BENCH=grep for one family
-	@case "$(BENCH)" in stage|cluster) ;; *) $(GO) run ./bench -family $(BENCH) -o bench/results.json ;; esac
-	@case "$(BENCH)" in all|stage) cd contrib/trpcagent && $(GO) run ./bench -o ../../bench/stage.json ;; esac
+	@case "$(BENCH)" in stage|cluster) ;; *) $(call tool,bench) -family $(BENCH) -o tools/bench/results.json ;; esac
+	@case "$(BENCH)" in all|stage) cd contrib/trpcagent && $(GO) run ./bench -o ../../tools/bench/stage.json ;; esac
 	@[ "$(BENCH)" != cluster ] || $(MAKE) -s bench-cluster
 
 bench-cluster: # family cluster, not of "all": it needs the node of "make cluster"

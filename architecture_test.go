@@ -23,12 +23,12 @@ var update = flag.Bool("update", false, "write the generated parts of ARCHITECTU
 // the import table's; the first that covers a package has it.
 var parts = []struct{ title, patterns string }{
 	{"The contract and what everything uses", "auth fault event secret workspace workspace/..."},
-	{"What providers on this host are built of", "host/... egress egress/... snapshot snapshot/..."},
-	{"Providers, one kind each; none imports another", "provider/wrap provider/wrap/... provider/* client"},
+	{"What providers on this host are built of", "internal/host/... internal/egress internal/egress/... snapshot snapshot/..."},
+	{"Providers, one kind each; none imports another", "internal/wrap internal/wrap/... provider/* client"},
 	{"Identity and preparation", "registry prepare/... interp/..."},
-	{"Tools and evaluations", "tool tool/... eval eval/..."},
-	{"Servers and programs", "server/... daemon daemon/... cmd/... web web/..."},
-	{"Helpers, examples, benchmarks, end-to-end tests", "internal/... examples/... bench e2e sim"},
+	{"Tools and evaluations", "tool tool/... internal/tool/... internal/profile internal/history eval eval/... internal/eval/..."},
+	{"Servers and programs", "internal/server/... daemon internal/daemon/... cmd/... internal/web internal/web/..."},
+	{"Helpers, examples", "internal/... examples/..."},
 }
 
 // TestArchitecture holds the generated parts of ARCHITECTURE.md to the package
@@ -42,8 +42,8 @@ func TestArchitecture(t *testing.T) {
 	for name, text := range map[string]string{
 		"packages":            packageList(t),
 		"moves":               "```mermaid\n" + strings.TrimSpace(registry.Diagram()) + "\n```\n",
-		"workspace directory": table(t, "host/wsdir") + table(t, "provider/sandbox") + table(t, "provider/docker") + table(t, "provider/ssh") + table(t, "provider/e2b"),
-		"data directory":      table(t, "daemon/app"),
+		"workspace directory": table(t, "internal/host/wsdir") + table(t, "provider/sandbox") + table(t, "provider/docker") + table(t, "provider/ssh") + table(t, "provider/e2b"),
+		"data directory":      table(t, "internal/daemon/app"),
 	} {
 		part := regexp.MustCompile(`(?s)(<!-- generated: ` + name + ` -->\n).*?(<!-- end -->\n)`)
 		if !part.MatchString(got) {

@@ -9,10 +9,10 @@ import (
 	"path/filepath"
 
 	"github.com/croft-run/croft/client"
+	"github.com/croft-run/croft/internal/server/httpguard"
+	"github.com/croft-run/croft/internal/server/rest"
 	"github.com/croft-run/croft/provider/memory"
 	"github.com/croft-run/croft/registry"
-	"github.com/croft-run/croft/server/httpguard"
-	"github.com/croft-run/croft/server/rest"
 	"github.com/croft-run/croft/workspace"
 )
 

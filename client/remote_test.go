@@ -14,7 +14,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// The provider meets the suite and a real server in daemon/app; here are the
+// The provider meets the suite and a real server in internal/daemon/app; here are the
 // servers that are not as they should be.
 
 func TestConfigIsChecked(t *testing.T) {

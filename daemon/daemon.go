@@ -3,11 +3,11 @@
 //
 //	func main() { os.Exit(daemon.Main(new(mine.Provider))) }
 //
-// Package daemon/app assembles the program; package daemon/cli has its commands.
+// Package internal/daemon/app assembles the program; package internal/daemon/cli has its commands.
 package daemon
 
 import (
-	"github.com/croft-run/croft/daemon/cli"
+	"github.com/croft-run/croft/internal/daemon/cli"
 	"github.com/croft-run/croft/workspace/driver"
 )
 

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/croft-run/croft/internal/shelltest"
 	"github.com/croft-run/croft/internal/testenv"
+	"github.com/croft-run/croft/internal/testshell"
 	"github.com/croft-run/croft/provider/filestore"
 )
 
@@ -32,7 +32,7 @@ func (f *fleet) key(tenant, scope string) map[string]string {
 func (f *fleet) openAs(at *replicaProcess, as map[string]string, name string) string {
 	f.t.Helper()
 	var ws struct{ ID string }
-	text := f.do("POST", at, "/v1/workspaces", fmt.Sprintf(`{"kind": %q, "name": %q}`, shelltest.Kind, name), as)
+	text := f.do("POST", at, "/v1/workspaces", fmt.Sprintf(`{"kind": %q, "name": %q}`, testshell.Kind, name), as)
 	if err := json.Unmarshal([]byte(text), &ws); err != nil {
 		f.t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func TestRightsHoldThroughAForward(t *testing.T) {
 	check("another tenant", "POST", "/v1/workspaces/"+id+"/exec", exec, blue, 404)
 	check("another tenant", "DELETE", "/v1/workspaces/"+id, "", blue, 404)
 	check("another tenant", "GET", "/sandboxes/"+id, "", blue, 404)
-	check("another tenant", "POST", "/v1/workspaces", fmt.Sprintf(`{"id": %q, "kind": %q}`, id, shelltest.Kind), blue, 409)
+	check("another tenant", "POST", "/v1/workspaces", fmt.Sprintf(`{"id": %q, "kind": %q}`, id, testshell.Kind), blue, 409)
 	check("a key to read", "GET", filePath(id, "x"), "", reader, 200)
 	check("a key to read", "PUT", filePath(id, "x"), "changed", reader, 403)
 	check("a key to read", "POST", "/v1/workspaces/"+id+"/exec", exec, reader, 403)
@@ -197,7 +197,7 @@ func TestReplicasThatDoNotFitAreRefused(t *testing.T) {
 func TestAForwardedAnswerIsTheSame(t *testing.T) {
 	f := newFleet(t, testenv.NeedsPostgres(t), "a", "b")
 	a, b := f.replicas["a"], f.replicas["b"]
-	id := f.open(b, shelltest.Kind, "on-b")
+	id := f.open(b, testshell.Kind, "on-b")
 	f.do("PUT", b, filePath(id, "x"), "content", nil)
 	at := "/v1/workspaces/" + id
 	for _, tt := range []struct {

@@ -21,8 +21,8 @@ import (
 
 	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/daemon"
-	"github.com/croft-run/croft/internal/shelltest"
 	"github.com/croft-run/croft/internal/testenv"
+	"github.com/croft-run/croft/internal/testshell"
 	"github.com/croft-run/croft/provider/filestore"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
@@ -80,11 +80,11 @@ func init() { runReplica = replicaMain }
 
 // replicaMain is croft with a portable provider, and one with commands that is bound to its host.
 func replicaMain() int {
-	commands, err := shelltest.New(filepath.Join(os.Getenv("DAEMON_TEST_REPLICA"), "commands"))
+	commands, err := testshell.New(filepath.Join(os.Getenv("DAEMON_TEST_REPLICA"), "commands"))
 	if err != nil {
 		panic(err)
 	}
-	return daemon.Main(&shared{newShared(nil)}, shelltest.Offered{Provider: commands})
+	return daemon.Main(&shared{newShared(nil)}, testshell.Offered{Provider: commands})
 }
 
 // A fleet is several replicas on one PostgreSQL.
@@ -143,7 +143,7 @@ func prepareFleet(t testing.TB, pg *testenv.Postgres) *fleet {
 	}}
 	t.Cleanup(f.http.CloseIdleConnections)
 	for name, text := range map[string]string{
-		"croft.yaml": "version: 1\ndefaults: {provider: " + shelltest.Kind + "}\n",
+		"croft.yaml": "version: 1\ndefaults: {provider: " + testshell.Kind + "}\n",
 		"secret":     strings.Repeat("s3cret", 8),
 	} {
 		if err := os.WriteFile(filepath.Join(f.dir, name), []byte(text), 0o600); err != nil {
@@ -288,7 +288,7 @@ func TestReplicasServeEachOther(t *testing.T) {
 	}
 	ids := map[string]string{}
 	for node, r := range f.replicas {
-		ids[node] = f.open(r, shelltest.Kind, "on-"+node)
+		ids[node] = f.open(r, testshell.Kind, "on-"+node)
 	}
 	for owner, id := range ids {
 		for via, r := range f.replicas {
@@ -304,7 +304,7 @@ func TestReplicasServeEachOther(t *testing.T) {
 					t.Errorf("exec: %s", got)
 				}
 				// The same id is the same workspace, wherever it is opened again.
-				f.do("POST", r, "/v1/workspaces", fmt.Sprintf(`{"id": %q, "kind": %q}`, id, shelltest.Kind), nil)
+				f.do("POST", r, "/v1/workspaces", fmt.Sprintf(`{"id": %q, "kind": %q}`, id, testshell.Kind), nil)
 				c, err := client.NewClient(client.Config{URL: r.url, Token: replicaToken})
 				if err != nil {
 					t.Fatal(err)
@@ -419,7 +419,7 @@ func (f *fleet) checkMCP() {
 func TestAReplicaIsKilledUnderLoad(t *testing.T) {
 	f := newFleet(t, testenv.NeedsPostgres(t), "a", "b", "c")
 	a := f.replicas["a"]
-	bound := f.open(a, shelltest.Kind, "bound")
+	bound := f.open(a, testshell.Kind, "bound")
 	f.do("PUT", f.replicas["b"], filePath(bound, "kept"), "kept", nil)
 
 	// Load: numbered files through b and c, which forward to a, in each of its portable workspaces.

@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"github.com/croft-run/croft/client"
-	"github.com/croft-run/croft/internal/shelltest"
 	"github.com/croft-run/croft/internal/testenv"
+	"github.com/croft-run/croft/internal/testshell"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -69,7 +69,7 @@ func TestReplicasWithTLS(t *testing.T) {
 	transport.TLSClientConfig = &tls.Config{RootCAs: roots}
 	f.scheme, f.env = "https", []string{"CROFT_TLS_CERT=" + cert, "CROFT_TLS_KEY=" + key, "SSL_CERT_FILE=" + cert}
 	a, b := f.start("a"), f.start("b")
-	id := f.open(a, shelltest.Kind, "w")
+	id := f.open(a, testshell.Kind, "w")
 	f.do("PUT", b, filePath(id, "f"), "over TLS", nil)
 	if got := f.do("GET", b, filePath(id, "f"), "", nil); got != "over TLS" {
 		t.Errorf("read %q", got)
@@ -96,7 +96,7 @@ func TestReplicasWithTLS(t *testing.T) {
 	}
 	roots.AppendCertsFromPEM(wrong) // the client's
 	f.env = []string{"CROFT_TLS_CERT=" + cert, "CROFT_TLS_KEY=" + key, "SSL_CERT_FILE=" + cert}
-	far := f.open(f.start("c"), shelltest.Kind, "far")
+	far := f.open(f.start("c"), testshell.Kind, "far")
 	status, answer := f.try("GET", a, filePath(far, "f"), "", nil)
 	if status != http.StatusServiceUnavailable || !strings.Contains(answer, "node c does not answer") {
 		t.Errorf("a replica with another certificate: %d %s; want 503", status, answer)

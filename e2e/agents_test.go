@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/croft-run/croft/internal/scripted"
 	"github.com/croft-run/croft/internal/testenv"
+	"github.com/croft-run/croft/internal/testmodel"
 )
 
 // An agent is a real program that works with tools. What docs/mcp.md says to
@@ -96,7 +96,7 @@ var agents = map[string]agent{
 
 // work is what the model does: it reads, edits in a wrong way, sees the test fail,
 // and mends it.
-var work = []scripted.Step{
+var work = []testmodel.Step{
 	{Tool: "Read", Args: map[string]any{"file_path": "sum.mjs"}},
 	{Tool: "Edit", Args: map[string]any{"file_path": "sum.mjs", "old_string": "return 0", "new_string": "return a - b"}},
 	{Tool: "run_tests", Args: map[string]any{}},
@@ -158,7 +158,7 @@ func (a agent) works(t *testing.T, croft, way string) {
 	testenv.OwnNetwork(t)
 	home, dir := agentHome(t), t.TempDir()
 	t.Cleanup(func() { testenv.RemoveAll(t, dir) }) // as that of the home
-	model := &scripted.Model{Server: "croft", Steps: work, Last: "The tests pass."}
+	model := &testmodel.Model{Server: "croft", Steps: work, Last: "The tests pass."}
 	env := []string{"HOME=" + home, "PATH=" + croft + ":" + os.Getenv("PATH"), "LANG=C.UTF-8", "CROFT_TOKEN=token-of-a-test",
 		"CROFT_DATA=" + filepath.Join(home, "croft"), "NO_PROXY=127.0.0.1", "TERM=dumb", "CI=1"}
 	base := serveModel(t, model)
@@ -201,7 +201,7 @@ func (a agent) works(t *testing.T, croft, way string) {
 }
 
 // check looks at what the agent offered, what it reported, and what it did.
-func (a agent) check(t *testing.T, model *scripted.Model, dir string) {
+func (a agent) check(t *testing.T, model *testmodel.Model, dir string) {
 	t.Helper()
 	offers := model.Offers()
 	for _, want := range []string{"Read", "Edit", "Bash", "run_tests", "search_code", "symbol"} {
@@ -331,7 +331,7 @@ func agentHome(t *testing.T) string {
 }
 
 // serveModel lets a model answer on an address of its own.
-func serveModel(t *testing.T, m *scripted.Model) string {
+func serveModel(t *testing.T, m *testmodel.Model) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -384,7 +384,7 @@ func startHTTP(t *testing.T, croft, dir string, env []string) string {
 }
 
 // saveFailure shows what happened, the requests cut to what can be read.
-func saveFailure(t *testing.T, name string, out []byte, model *scripted.Model) {
+func saveFailure(t *testing.T, name string, out []byte, model *testmodel.Model) {
 	t.Helper()
 	t.Logf("%s said:\n%s", name, out)
 	for i, r := range model.Requests() {

@@ -15,8 +15,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/croft-run/croft/internal/scripted"
 	"github.com/croft-run/croft/internal/testenv"
+	"github.com/croft-run/croft/internal/testmodel"
 )
 
 // A seat is how an agent is configured as a runner of an evaluation, so that its
@@ -70,7 +70,7 @@ func TestEvalAgents(t *testing.T) {
 func (s seat) evaluate(t *testing.T, croft, name string) {
 	program := testenv.NeedsAgent(t, name)
 	testenv.OwnNetwork(t)
-	model := httptest.NewServer(&scripted.Model{Server: "croft", Last: "It is made.", Steps: []scripted.Step{
+	model := httptest.NewServer(&testmodel.Model{Server: "croft", Last: "It is made.", Steps: []testmodel.Step{
 		{Tool: "Write", Args: map[string]any{"file_path": "made.txt", "content": "made\n"}},
 		{Tool: "Read", Args: map[string]any{"file_path": "made.txt"}},
 		{Tool: "Bash", Args: map[string]any{"command": "wc -l sum.txt > count.txt; cat count.txt"}},
@@ -168,7 +168,7 @@ func TestEvalExplain(t *testing.T) {
 func (s seat) explain(t *testing.T, croft, name string) {
 	program := testenv.NeedsAgent(t, name)
 	testenv.OwnNetwork(t)
-	model := &scripted.Model{Last: "Nobody told me to."}
+	model := &testmodel.Model{Last: "Nobody told me to."}
 	home := agentHome(t)
 	dir := filepath.Join(home, "project")
 	// A gateway on the loopback interface, which only the agent's own settings name.

@@ -22,7 +22,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/croft-run/croft/host/cgroup"
+	"github.com/croft-run/croft/internal/host/cgroup"
 	"github.com/croft-run/croft/internal/testenv"
 )
 

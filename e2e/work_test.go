@@ -27,8 +27,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/croft-run/croft/internal/scripted"
 	"github.com/croft-run/croft/internal/testenv"
+	"github.com/croft-run/croft/internal/testmodel"
 )
 
 // workKey is the key of the model, which must be nowhere inside.
@@ -113,14 +113,14 @@ func (a workAgent) works(t *testing.T, croft, name string) {
 	testenv.OwnNetwork(t)
 	home := agentHome(t)
 	dir := filepath.Join(home, "app")
-	step := func(command string) scripted.Step {
+	step := func(command string) testmodel.Step {
 		args := map[string]any{a.param: command}
 		for k, v := range a.more {
 			args[k] = v
 		}
-		return scripted.Step{Tool: a.tool, Args: args}
+		return testmodel.Step{Tool: a.tool, Args: args}
 	}
-	model := &keyModel{header: a.secret, Model: scripted.Model{Last: "All is done now.", Steps: []scripted.Step{
+	model := &keyModel{header: a.secret, Model: testmodel.Model{Last: "All is done now.", Steps: []testmodel.Step{
 		step("curl -sS -m 10 http://refused.test/; sed -i s/wrong/right/ answer.txt; echo made > made.txt"),
 		step("home-tool && sh test.sh"), // Codex runs commands in login shells
 		step(searchKey),
@@ -209,7 +209,7 @@ func (a workAgent) worksByGateway(t *testing.T, croft, name, host string, words 
 	testenv.OwnNetwork(t)
 	args := map[string]any{a.param: searchKey}
 	maps.Copy(args, a.more)
-	model := &keyModel{header: a.secret, Model: scripted.Model{Last: "All is done now.", Steps: []scripted.Step{{Tool: a.tool, Args: args}}}}
+	model := &keyModel{header: a.secret, Model: testmodel.Model{Last: "All is done now.", Steps: []testmodel.Step{{Tool: a.tool, Args: args}}}}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -285,7 +285,7 @@ func (a workAgent) continues(t *testing.T, dir string, env []string, model *keyM
 
 // A keyModel notes requests without the key.
 type keyModel struct {
-	scripted.Model
+	testmodel.Model
 	header string
 
 	mu    sync.Mutex

@@ -12,8 +12,8 @@ import (
 	"testing"
 
 	"github.com/croft-run/croft/eval"
-	"github.com/croft-run/croft/internal/scripted"
 	"github.com/croft-run/croft/internal/testenv"
+	"github.com/croft-run/croft/internal/testmodel"
 	"github.com/croft-run/croft/provider/sandbox"
 )
 
@@ -42,11 +42,11 @@ var changedBy = map[string]string{"writes": "greeting.txt added 1 0", "edits": "
 // models answers each case with its own script, which the prompt names, in the
 // agent's own tool for commands.
 func models(tool, key string) http.Handler {
-	all := map[string]*scripted.Model{}
+	all := map[string]*testmodel.Model{}
 	for mark, commands := range scripts {
-		m := &scripted.Model{Last: "All done."}
+		m := &testmodel.Model{Last: "All done."}
 		for _, c := range commands {
-			m.Steps = append(m.Steps, scripted.Step{Tool: tool, Args: map[string]any{key: c, "description": "a step"}})
+			m.Steps = append(m.Steps, testmodel.Step{Tool: tool, Args: map[string]any{key: c, "description": "a step"}})
 		}
 		if key == "cmd" {
 			for _, s := range m.Steps {
@@ -69,7 +69,7 @@ func models(tool, key string) http.Handler {
 				return
 			}
 		}
-		(&scripted.Model{Last: "ok"}).ServeHTTP(w, r)
+		(&testmodel.Model{Last: "ok"}).ServeHTTP(w, r)
 	})
 }
 

@@ -12,7 +12,7 @@ import (
 	"syscall"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/host/files"
+	"github.com/croft-run/croft/internal/host/files"
 	"github.com/croft-run/croft/internal/lazyregexp"
 )
 

@@ -16,7 +16,7 @@ import (
 	"github.com/croft-run/croft/eval/session"
 	"github.com/croft-run/croft/eval/suite"
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/host/files"
+	"github.com/croft-run/croft/internal/host/files"
 	"github.com/croft-run/croft/internal/locktmp"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace"

@@ -15,8 +15,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/croft-run/croft/egress"
 	"github.com/croft-run/croft/eval"
+	"github.com/croft-run/croft/internal/egress"
 	"github.com/croft-run/croft/provider/sandbox"
 	"github.com/croft-run/croft/secret"
 )

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/croft-run/croft/eval/agent"
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/host/toolchain"
+	"github.com/croft-run/croft/internal/eval/agent"
+	"github.com/croft-run/croft/internal/host/toolchain"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )

@@ -11,8 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/croft-run/croft/eval/agent"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/eval/agent"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )

@@ -15,7 +15,7 @@ import (
 	"sync"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/host/toolchain"
+	"github.com/croft-run/croft/internal/host/toolchain"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )

@@ -15,11 +15,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/croft-run/croft/eval/agent"
 	"github.com/croft-run/croft/eval/suite"
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/host/files"
-	"github.com/croft-run/croft/host/toolchain"
+	"github.com/croft-run/croft/internal/eval/agent"
+	"github.com/croft-run/croft/internal/host/files"
+	"github.com/croft-run/croft/internal/host/toolchain"
 	"github.com/croft-run/croft/workspace/driver"
 )
 

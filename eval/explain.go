@@ -12,10 +12,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/croft-run/croft/eval/agent"
 	"github.com/croft-run/croft/eval/session"
 	"github.com/croft-run/croft/eval/suite"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/eval/agent"
 )
 
 // explainTime bounds the answer to one question.

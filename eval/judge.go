@@ -6,9 +6,9 @@ import (
 	"net/http"
 	"os"
 
-	"github.com/croft-run/croft/eval/judge"
 	"github.com/croft-run/croft/eval/suite"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/eval/judge"
 )
 
 // newJudge returns the function that asks a model for the assertions of a session, nil if

@@ -9,9 +9,9 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/croft-run/croft/egress"
 	"github.com/croft-run/croft/eval"
 	"github.com/croft-run/croft/eval/suite"
+	"github.com/croft-run/croft/internal/egress"
 	"github.com/croft-run/croft/provider/sandbox"
 )
 

@@ -10,11 +10,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/croft-run/croft/eval/agent"
 	"github.com/croft-run/croft/eval/session"
 	"github.com/croft-run/croft/eval/suite"
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/host/files"
+	"github.com/croft-run/croft/internal/eval/agent"
+	"github.com/croft-run/croft/internal/host/files"
 )
 
 // defaultTimeout is the timeout of a case where neither suite nor configuration sets one.

@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"github.com/croft-run/croft/eval/suite"
-	"github.com/croft-run/croft/host/files"
+	"github.com/croft-run/croft/internal/host/files"
 )
 
 // A prefetch prepares environments before their turn and closes them after it, so that

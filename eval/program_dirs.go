@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/croft-run/croft/eval/agent"
 	"github.com/croft-run/croft/eval/suite"
+	"github.com/croft-run/croft/internal/eval/agent"
 	"github.com/croft-run/croft/internal/locktmp"
 )
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/croft-run/croft/eval/suite"
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/host/toolchain"
+	"github.com/croft-run/croft/internal/host/toolchain"
 	"github.com/croft-run/croft/workspace/driver"
 )
 

@@ -8,11 +8,11 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/croft-run/croft/eval/agent"
 	"github.com/croft-run/croft/eval/session"
 	"github.com/croft-run/croft/eval/suite"
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/host/files"
+	"github.com/croft-run/croft/internal/eval/agent"
+	"github.com/croft-run/croft/internal/host/files"
 )
 
 // A sessionRunner runs the sessions of a run.

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/host/files"
+	"github.com/croft-run/croft/internal/host/files"
 )
 
 // Workspaces that are made once for a run: the shared one, one that was bootstrapped once

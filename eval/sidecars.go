@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/croft-run/croft/eval/agent"
-	"github.com/croft-run/croft/eval/replay"
+	"github.com/croft-run/croft/internal/eval/agent"
+	"github.com/croft-run/croft/internal/eval/replay"
 	"github.com/croft-run/croft/workspace"
 )
 

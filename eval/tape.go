@@ -13,8 +13,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/croft-run/croft/eval/replay"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/eval/replay"
 	"github.com/croft-run/croft/workspace/driver"
 )
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/croft-run/croft/eval"
-	"github.com/croft-run/croft/host/toolchain"
+	"github.com/croft-run/croft/internal/host/toolchain"
 	"github.com/croft-run/croft/workspace/driver"
 )
 

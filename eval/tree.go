@@ -12,7 +12,7 @@ import (
 	"slices"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/host/files"
+	"github.com/croft-run/croft/internal/host/files"
 	"github.com/croft-run/croft/internal/sparse"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"

@@ -58,7 +58,7 @@ type Attributes struct {
 }
 
 // E2BAnnotation is the annotation of workspaces that were created through E2B's API; package
-// server/e2b says what is in it.
+// internal/server/e2b says what is in it.
 const E2BAnnotation = "e2b"
 
 // OnEnd is what happens to a workspace at Attributes.EndAt.

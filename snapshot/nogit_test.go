@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/croft-run/croft/host/files"
+	"github.com/croft-run/croft/internal/host/files"
 	"github.com/croft-run/croft/workspace/driver"
 )
 

@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/host/files"
 	"github.com/croft-run/croft/internal/flockfile"
+	"github.com/croft-run/croft/internal/host/files"
 	"github.com/croft-run/croft/workspace/driver"
 )
 

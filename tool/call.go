@@ -10,8 +10,8 @@ import (
 	"sync"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/profile"
 	"github.com/croft-run/croft/secret"
-	"github.com/croft-run/croft/tool/profile"
 	"github.com/croft-run/croft/workspace"
 )
 

@@ -18,8 +18,8 @@ import (
 	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/keylock"
+	"github.com/croft-run/croft/internal/profile"
 	"github.com/croft-run/croft/secret"
-	"github.com/croft-run/croft/tool/profile"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/host/cmdpolicy"
+	"github.com/croft-run/croft/internal/host/cmdpolicy"
 	"github.com/croft-run/croft/tool"
 )
 

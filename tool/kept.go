@@ -12,7 +12,7 @@ import (
 
 // Records says what is recorded of a workspace.
 type Records struct {
-	Edits  string // directory of this host with the record of edits (package snapshot/history); "" records none
+	Edits  string // directory of this host with the record of edits (package internal/history); "" records none
 	Opened bool   // a snapshot is taken before the first call that may change something
 }
 

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/croft-run/croft/tool/profile"
+	"github.com/croft-run/croft/internal/profile"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )

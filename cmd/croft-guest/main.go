@@ -5,7 +5,7 @@ package main
 import (
 	"os"
 
-	"github.com/croft-run/croft/host/guestd"
+	"github.com/croft-run/croft/internal/host/guestd"
 )
 
 func main() { os.Exit(guestd.Main()) }

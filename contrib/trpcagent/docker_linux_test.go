@@ -9,8 +9,8 @@ import (
 	"trpc.group/trpc-go/trpc-agent-go/codeexecutor"
 
 	"github.com/croft-run/croft/contrib/trpcagent"
-	"github.com/croft-run/croft/internal/shelltest"
 	"github.com/croft-run/croft/internal/testenv"
+	"github.com/croft-run/croft/internal/testshell"
 	"github.com/croft-run/croft/provider/docker"
 )
 
@@ -21,7 +21,7 @@ func TestContainers(t *testing.T) {
 	d, err := testenv.StartDockerd(t.Context())
 	must(t, err)
 	t.Cleanup(func() { must(t, d.Stop()) })
-	p, err := docker.New(&docker.Config{Root: filepath.Join(t.TempDir(), "ws"), Host: d.Host(), Guest: shelltest.Guest(t)})
+	p, err := docker.New(&docker.Config{Root: filepath.Join(t.TempDir(), "ws"), Host: d.Host(), Guest: testshell.Guest(t)})
 	must(t, err)
 	t.Cleanup(func() { must(t, p.Close()) })
 	e, err := trpcagent.New(t.Context(), p, nil)

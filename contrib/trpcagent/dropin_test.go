@@ -19,7 +19,7 @@ import (
 	"trpc.group/trpc-go/trpc-agent-go/tool/workspaceexec"
 
 	"github.com/croft-run/croft/contrib/trpcagent"
-	"github.com/croft-run/croft/internal/shelltest"
+	"github.com/croft-run/croft/internal/testshell"
 	"github.com/croft-run/croft/prepare/stage"
 	"github.com/croft-run/croft/provider/local"
 	"github.com/croft-run/croft/provider/sandbox"
@@ -130,9 +130,9 @@ func TestRelativePATH(t *testing.T) {
 }
 
 func TestInjectedVariablesReachTheProgram(t *testing.T) {
-	unconfined, err := local.New(&local.Config{Root: t.TempDir(), Guest: shelltest.Guest(t), AllowEnv: []string{"*_API_KEY"}})
+	unconfined, err := local.New(&local.Config{Root: t.TempDir(), Guest: testshell.Guest(t), AllowEnv: []string{"*_API_KEY"}})
 	must(t, err)
-	confined, _ := shelltest.NewProvider(t, sandbox.Kind)
+	confined, _ := testshell.NewProvider(t, sandbox.Kind)
 	for _, p := range []driver.Provider{unconfined, confined} {
 		exec, err := trpcagent.New(t.Context(), p, nil)
 		must(t, err)
@@ -187,9 +187,9 @@ func TestFailedSaveIsAnError(t *testing.T) {
 }
 
 func TestPersistFindsTheWorkspaceAgain(t *testing.T) {
-	for _, kind := range shelltest.Shells {
+	for _, kind := range testshell.Shells {
 		t.Run(kind, func(t *testing.T) {
-			p, host := shelltest.NewProvider(t, kind)
+			p, host := testshell.NewProvider(t, kind)
 			svc := inmemory.NewService()
 			ctx := codeexecutor.WithArtifactService(t.Context(), svc)
 			save := func(text string) {
@@ -257,7 +257,7 @@ func TestRunSaysHowItEnded(t *testing.T) {
 }
 
 func TestCodeClosesWhenIdle(t *testing.T) {
-	p, err := local.New(&local.Config{Root: t.TempDir(), Guest: shelltest.Guest(t), Lease: 100 * time.Millisecond})
+	p, err := local.New(&local.Config{Root: t.TempDir(), Guest: testshell.Guest(t), Lease: 100 * time.Millisecond})
 	must(t, err)
 	e, err := trpcagent.New(t.Context(), p, &trpcagent.Options{CodeIdle: 100 * time.Millisecond})
 	must(t, err)
@@ -329,9 +329,9 @@ func TestDescribeTellsTheTruth(t *testing.T) {
 }
 
 func TestWorkDirAndInputs(t *testing.T) {
-	for _, kind := range shelltest.Shells {
+	for _, kind := range testshell.Shells {
 		t.Run(kind, func(t *testing.T) {
-			_, host := shelltest.NewProvider(t, kind)
+			_, host := testshell.NewProvider(t, kind)
 			inputs, work := filepath.Join(host, "in"), filepath.Join(host, "work")
 			must(t, os.Mkdir(inputs, 0o755))
 			must(t, os.WriteFile(filepath.Join(inputs, "a.txt"), []byte("input"), 0o644))
@@ -367,7 +367,7 @@ func TestWorkDirAndInputs(t *testing.T) {
 }
 
 func TestNewSandbox(t *testing.T) {
-	t.Setenv("PATH", filepath.Dir(shelltest.Guest(t))+":"+os.Getenv("PATH"))
+	t.Setenv("PATH", filepath.Dir(testshell.Guest(t))+":"+os.Getenv("PATH"))
 	e, err := trpcagent.NewSandbox()
 	if err != nil && strings.Contains(err.Error(), "probe") {
 		t.Skipf("skipped: host: it lacks what the sandbox needs: %v", err)

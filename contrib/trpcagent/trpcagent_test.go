@@ -24,22 +24,22 @@ import (
 
 	"github.com/croft-run/croft/contrib/trpcagent"
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/internal/shelltest"
 	"github.com/croft-run/croft/internal/testenv"
+	"github.com/croft-run/croft/internal/testshell"
 	"github.com/croft-run/croft/provider/local"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
 // everywhere runs a test on an executor of each kind that has a shell.
 func everywhere(t *testing.T, f func(t *testing.T, e *trpcagent.Executor)) {
-	for _, kind := range shelltest.Shells {
+	for _, kind := range testshell.Shells {
 		t.Run(kind, func(t *testing.T) { f(t, open(t, kind, nil)) })
 	}
 }
 
 func open(t *testing.T, kind string, opts *trpcagent.Options) *trpcagent.Executor {
 	t.Helper()
-	p, _ := shelltest.NewProvider(t, kind)
+	p, _ := testshell.NewProvider(t, kind)
 	e, err := trpcagent.New(t.Context(), p, opts)
 	must(t, err)
 	t.Cleanup(func() {
@@ -363,7 +363,7 @@ func (p *isolatedProvider) Open(ctx context.Context, spec driver.Spec) (*driver.
 // the level that the provider gives without being asked.
 func TestAttackIsolatedDoesNotLowerTheLevel(t *testing.T) {
 	testenv.ReportAttack(t, "Isolated lowers the level of isolation", "trpc-agent-go", testenv.Prevented, "")
-	plain, _ := shelltest.NewProvider(t, local.Kind)
+	plain, _ := testshell.NewProvider(t, local.Kind)
 	p := &isolatedProvider{Provider: plain}
 	e, err := trpcagent.New(t.Context(), p, nil)
 	must(t, err)
@@ -397,4 +397,4 @@ func TestExecuteCode(t *testing.T) {
 	})
 }
 
-func TestMain(m *testing.M) { shelltest.Main(m) }
+func TestMain(m *testing.M) { testshell.Main(m) }

@@ -15,7 +15,7 @@ import (
 
 	"github.com/croft-run/croft/contrib/trpcagent"
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/internal/shelltest"
+	"github.com/croft-run/croft/internal/testshell"
 	"github.com/croft-run/croft/provider/local"
 	"github.com/croft-run/croft/provider/sandbox"
 	"github.com/croft-run/croft/workspace/driver"
@@ -52,7 +52,7 @@ func TestLimitsHoldOrAreRefused(t *testing.T) {
 			t.Errorf("local, %s: %v, want Unsupported", name, err)
 		}
 	}
-	p, _ := shelltest.NewProvider(t, sandbox.Kind)
+	p, _ := testshell.NewProvider(t, sandbox.Kind)
 	traits, err := p.Probe(t.Context())
 	must(t, err)
 	enforced := traits.Limits

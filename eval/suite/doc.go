@@ -38,7 +38,7 @@
 // timers, URL, structuredClone. Files are those of the suite's directory, of its
 // configuration's, and of the run: its workspace, its artifacts and a temporary
 // directory, which os.tmpdir() names. Any other path is a SandboxViolation, decided
-// by host/files. There is no network and no process but those that an
+// by internal/host/files. There is no network and no process but those that an
 // assertion asks its workspace for. Any other import is an error that names it.
 //
 // # What is not prevented

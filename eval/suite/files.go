@@ -16,7 +16,7 @@ import (
 	"github.com/dop251/goja"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/host/files"
+	"github.com/croft-run/croft/internal/host/files"
 	"github.com/croft-run/croft/workspace/driver"
 )
 

@@ -1,7 +1,6 @@
 // Package scratch is a worked example of a Croft provider: each workspace is a
-// directory below one root, named by its id. It is short because host/files
-// is the whole FS module; the rest is the life cycle of a workspace, which
-// is a provider's job. docs/provider.md explains it.
+// directory below one root, named by its id. It is short because local.Files is the
+// whole FS module; the rest is the life cycle of a workspace, which is a provider's job. docs/provider.md explains it.
 package scratch
 
 import (
@@ -17,7 +16,7 @@ import (
 	"time"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/host/files"
+	"github.com/croft-run/croft/provider/local"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -54,7 +53,7 @@ func claimedTraits() driver.Traits {
 		Isolation: driver.IsolationNone, IsolatedBy: none,
 		Network: driver.NetworkNone, NetworkBy: driver.Enforcement{By: "nothing runs in a scratch workspace"},
 		Limits:     driver.NoLimits(none.Reason),
-		ReadOnly:   driver.Enforcement{By: "host/files, which refuses writes"},
+		ReadOnly:   driver.Enforcement{By: "local.Files, which refuses writes"},
 		Durability: driver.DurableProcess,
 	}
 }
@@ -187,29 +186,21 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 
 // attachWorkspace is the one helper behind Open and Resolve, so that they can't drift.
 func (p *Provider) attachWorkspace(id string, st state) (*driver.Workspace, error) {
-	root, err := files.Open(p.joinRoot(id, "files"), &files.Options{ReadOnly: st.Policy.ReadOnly})
+	files, closeFiles, err := local.Files(p.joinRoot(id, "files"), st.Policy.ReadOnly)
 	if err != nil {
 		return nil, fmt.Errorf("scratch: attach: %w: %w", fault.Failed, err)
 	}
 	ref, err := driver.NewRef(Kind, payload{ID: id}, capabilities, st.Revision)
 	if err != nil {
-		return nil, errors.Join(err, root.Close())
+		return nil, errors.Join(err, closeFiles())
 	}
 	return &driver.Workspace{
-		Ref: ref, Traits: claimedTraits(), FS: root.Module(),
+		Ref: ref, Traits: claimedTraits(), FS: files,
 		Life: driver.Life{
-			Close:   func(context.Context) error { return closeOnce(root) },
-			Destroy: func(ctx context.Context) error { return errors.Join(closeOnce(root), p.removeWorkspace(ctx, id)) },
+			Close:   func(context.Context) error { return closeFiles() },
+			Destroy: func(ctx context.Context) error { return errors.Join(closeFiles(), p.removeWorkspace(ctx, id)) },
 		},
 	}, nil
-}
-
-// closeOnce ignores a second Close.
-func closeOnce(root *files.Root) error {
-	if err := root.Close(); err != nil && !errors.Is(err, fault.WrongState) {
-		return err
-	}
-	return nil
 }
 
 // removeWorkspace destroys a workspace. After a crash the rest still has its id as its

@@ -53,7 +53,7 @@ func NeedsE2B(t testing.TB) string {
 	return dir
 }
 
-// NeedsChromium returns the program node, that of Chromium, and the packages of web/node_modules
+// NeedsChromium returns the program node, that of Chromium, and the packages of internal/web/node_modules
 // that drive it, and skips the test without them. The test runs in the root of the repository.
 func NeedsChromium(t testing.TB) (node, chromium, modules string) {
 	t.Helper()

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// AttackPrefix begins the log line of an attack; internal/testreport reads the lines.
+// AttackPrefix begins the log line of an attack; tools/testreport reads the lines.
 const AttackPrefix = "attack: "
 
 // A Verdict says what an attack of the corpus came to.

@@ -13,7 +13,7 @@ const Module = "github.com/croft-run/croft"
 // Devel is the version of a build from a tree without a version.
 const Devel = "(devel)"
 
-// release is empty but in the tree of a release, where internal/release writes a line with
+// release is empty but in the tree of a release, where tools/release writes a line with
 // the version, the commit and its date. So every build of that tree tells the same: an
 // archive, "go install" and a program that has Croft as a library.
 //

@@ -9,11 +9,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/internal/shelltest"
+	"github.com/croft-run/croft/internal/testshell"
+	"github.com/croft-run/croft/internal/wrap/interpreters"
 	"github.com/croft-run/croft/interp/codeblock"
 	"github.com/croft-run/croft/interp/isolate"
 	"github.com/croft-run/croft/provider/memory"
-	"github.com/croft-run/croft/provider/wrap/interpreters"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -83,7 +83,7 @@ func open(t *testing.T, p driver.Provider) *workspace.Workspace {
 
 func shell(t *testing.T) *workspace.Workspace {
 	t.Helper()
-	p, err := shelltest.New(t.TempDir())
+	p, err := testshell.New(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/internal/shelltest"
 	"github.com/croft-run/croft/internal/testenv"
+	"github.com/croft-run/croft/internal/testshell"
 	"github.com/croft-run/croft/interp/jupyter"
 	"github.com/croft-run/croft/provider/sandbox"
 	"github.com/croft-run/croft/workspace/driver"
@@ -18,11 +18,11 @@ import (
 
 func open(t testing.TB) *driver.Workspace {
 	t.Helper()
-	p, err := shelltest.New(t.TempDir())
+	p, err := testshell.New(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	ws, err := p.Open(t.Context(), driver.Spec{ID: driver.NewID(), Kind: shelltest.Kind})
+	ws, err := p.Open(t.Context(), driver.Spec{ID: driver.NewID(), Kind: testshell.Kind})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func kernels(t testing.TB, opts *jupyter.Options) *driver.Interpreter {
 // kernelsOf returns those of a workspace of a kind that users have.
 func kernelsOf(t testing.TB, kind string, opts *jupyter.Options) *driver.Interpreter {
 	t.Helper()
-	p, _ := shelltest.NewProvider(t, kind)
+	p, _ := testshell.NewProvider(t, kind)
 	ws, err := p.Open(t.Context(), driver.Spec{ID: driver.NewID(), Kind: kind})
 	if err != nil {
 		t.Fatal(err)
@@ -101,7 +101,7 @@ func result(res driver.CodeResult) string {
 // TestAContext goes through what one kernel can do, since each takes seconds to
 // start.
 func TestAContext(t *testing.T) {
-	for _, kind := range shelltest.Shells {
+	for _, kind := range testshell.Shells {
 		t.Run(kind, func(t *testing.T) { aContext(t, kernelsOf(t, kind, &jupyter.Options{Output: 1 << 16})) })
 	}
 }
@@ -264,7 +264,7 @@ func TestWithoutAContext(t *testing.T) {
 }
 
 func TestIdleContextsEnd(t *testing.T) {
-	for _, kind := range shelltest.Shells {
+	for _, kind := range testshell.Shells {
 		t.Run(kind, func(t *testing.T) {
 			idleContextsEnd(t, kernelsOf(t, kind, &jupyter.Options{Idle: 50 * time.Millisecond, Most: 1}))
 		})
@@ -356,13 +356,13 @@ func (h hidden) Start(ctx context.Context, cmd driver.Command) (*driver.Session,
 	return h.Starter.Start(ctx, cmd)
 }
 
-func TestMain(m *testing.M) { shelltest.Main(m) }
+func TestMain(m *testing.M) { testshell.Main(m) }
 
 // TestAContextOutlivesItsHandle: another handle on the workspace, as after a pause or a restart of
 // the server, finds the contexts with their state, also one whose code still runs.
 func TestAContextOutlivesItsHandle(t *testing.T) {
 	testenv.NeedsJupyter(t)
-	p, _ := shelltest.NewProvider(t, sandbox.Kind)
+	p, _ := testshell.NewProvider(t, sandbox.Kind)
 	ws, err := p.Open(t.Context(), driver.Spec{ID: driver.NewID(), Kind: sandbox.Kind})
 	if err != nil {
 		t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 
 	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/internal/shelltest"
+	"github.com/croft-run/croft/internal/testshell"
 	"github.com/croft-run/croft/prepare/bootstrap"
 	"github.com/croft-run/croft/prepare/stage"
 	"github.com/croft-run/croft/provider/local"
@@ -177,7 +177,7 @@ func TestSkillsConverge(t *testing.T) {
 }
 
 // shells are the kinds that run commands.
-var shells = shelltest.Shells
+var shells = testshell.Shells
 
 func TestCommandsConverge(t *testing.T) {
 	for _, kind := range shells {

@@ -9,14 +9,14 @@ import (
 	"gocloud.dev/blob"
 	"gocloud.dev/blob/memblob"
 
-	"github.com/croft-run/croft/internal/shelltest"
+	"github.com/croft-run/croft/internal/testshell"
 	"github.com/croft-run/croft/prepare/bootstrap"
 	"github.com/croft-run/croft/prepare/stage"
 	"github.com/croft-run/croft/workspace"
 )
 
 // kinds are the places that the tests run in.
-var kinds = shelltest.Kinds
+var kinds = testshell.Kinds
 
 // everywhere runs a test on a stage of each kind.
 func everywhere(t *testing.T, opts stage.Options, f func(t *testing.T, r *rig)) {
@@ -42,7 +42,7 @@ func open(t *testing.T, kind string, opts stage.Options) *rig {
 
 func openWith(t *testing.T, kind string, opts stage.Options, wopts *workspace.Options) *rig {
 	t.Helper()
-	p, host := shelltest.NewProvider(t, kind)
+	p, host := testshell.NewProvider(t, kind)
 	ws, err := workspace.NewMux(p).Open(t.Context(), workspace.Spec{Kind: kind, ID: workspace.NewID()}, wopts)
 	if err != nil {
 		t.Fatal(err)
@@ -107,4 +107,4 @@ func (r *rig) write(t *testing.T, name, text string) {
 	}
 }
 
-func TestMain(m *testing.M) { shelltest.Main(m) }
+func TestMain(m *testing.M) { testshell.Main(m) }

@@ -7,8 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/croft-run/croft/internal/shelltest"
 	"github.com/croft-run/croft/internal/testenv"
+	"github.com/croft-run/croft/internal/testshell"
 	"github.com/croft-run/croft/prepare/stage"
 	"github.com/croft-run/croft/provider/docker"
 	"github.com/croft-run/croft/workspace"
@@ -36,7 +36,7 @@ func TestCollectFromContainers(t *testing.T) {
 			if spec.isolation != "" {
 				testenv.NeedsProgram(t, "runsc")
 			}
-			p, err := docker.New(&docker.Config{Root: filepath.Join(t.TempDir(), "ws"), Host: d.Host(), Guest: shelltest.Guest(t), Files: spec.files})
+			p, err := docker.New(&docker.Config{Root: filepath.Join(t.TempDir(), "ws"), Host: d.Host(), Guest: testshell.Guest(t), Files: spec.files})
 			must(t, err)
 			t.Cleanup(func() { must(t, p.Close()) })
 			fromContainer(t, p, spec.isolation)

@@ -9,13 +9,13 @@ import (
 	"gocloud.dev/blob"
 	"gocloud.dev/blob/memblob"
 
-	"github.com/croft-run/croft/internal/shelltest"
+	"github.com/croft-run/croft/internal/testshell"
 	"github.com/croft-run/croft/prepare/stage"
 	"github.com/croft-run/croft/workspace"
 )
 
 // kinds are the places that the tests run in.
-var kinds = shelltest.Kinds
+var kinds = testshell.Kinds
 
 // everywhere runs a test on a stage of each kind.
 func everywhere(t *testing.T, opts stage.Options, f func(t *testing.T, r *rig)) {
@@ -35,7 +35,7 @@ type rig struct {
 
 func open(t *testing.T, kind string, opts stage.Options) *rig {
 	t.Helper()
-	p, host := shelltest.NewProvider(t, kind)
+	p, host := testshell.NewProvider(t, kind)
 	ws, err := workspace.NewMux(p).Open(t.Context(), workspace.Spec{Kind: kind, ID: workspace.NewID()}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -118,5 +118,5 @@ func TestMain(m *testing.M) {
 	if os.Getenv(crashEnv) != "" {
 		crash()
 	}
-	shelltest.Main(m)
+	testshell.Main(m)
 }

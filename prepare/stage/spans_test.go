@@ -13,7 +13,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	nooptrace "go.opentelemetry.io/otel/trace/noop"
 
-	"github.com/croft-run/croft/internal/shelltest"
+	"github.com/croft-run/croft/internal/testshell"
 	"github.com/croft-run/croft/interp/codeblock"
 	"github.com/croft-run/croft/prepare/stage"
 	"github.com/croft-run/croft/provider/local"
@@ -64,7 +64,7 @@ func TestSpans(t *testing.T) {
 	otel.SetTracerProvider(s)
 	defer otel.SetTracerProvider(nooptrace.NewTracerProvider())
 	ctx := t.Context()
-	p, err := local.New(&local.Config{Root: t.TempDir(), Guest: shelltest.Guest(t)})
+	p, err := local.New(&local.Config{Root: t.TempDir(), Guest: testshell.Guest(t)})
 	must(t, err)
 	ws, err := workspace.NewMux(p).Open(ctx, workspace.Spec{Kind: local.Kind, ID: workspace.NewID()}, nil)
 	must(t, err)

@@ -8,8 +8,8 @@ import (
 	"log/slog"
 	"path/filepath"
 
-	"github.com/croft-run/croft/egress"
 	"github.com/croft-run/croft/event"
+	"github.com/croft-run/croft/internal/egress"
 	"github.com/croft-run/croft/provider/docker"
 	"github.com/croft-run/croft/provider/e2b"
 	"github.com/croft-run/croft/provider/filestore"

@@ -10,8 +10,8 @@ import (
 	"github.com/gofrs/flock"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/host/guestbin"
 	"github.com/croft-run/croft/internal/atomicfile"
+	"github.com/croft-run/croft/internal/host/guestbin"
 )
 
 // cleanProbes removes leftovers of probes whose process has died.

@@ -5,8 +5,8 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/croft-run/croft/egress"
 	"github.com/croft-run/croft/event"
+	"github.com/croft-run/croft/internal/egress"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
 )

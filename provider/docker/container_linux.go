@@ -15,13 +15,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/croft-run/croft/egress"
-	"github.com/croft-run/croft/egress/proxies"
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/host/guest"
-	"github.com/croft-run/croft/host/guestproto"
-	"github.com/croft-run/croft/host/toolchain"
 	"github.com/croft-run/croft/internal/atomicfile"
+	"github.com/croft-run/croft/internal/egress"
+	"github.com/croft-run/croft/internal/egress/proxies"
+	"github.com/croft-run/croft/internal/host/guest"
+	"github.com/croft-run/croft/internal/host/guestproto"
+	"github.com/croft-run/croft/internal/host/toolchain"
 	"github.com/croft-run/croft/internal/sleep"
 	"github.com/croft-run/croft/workspace/driver"
 )

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/host/files"
 	"github.com/croft-run/croft/internal/atomicfile"
+	"github.com/croft-run/croft/internal/host/files"
 	"github.com/croft-run/croft/workspace/driver"
 )
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/croft-run/croft/host/cgroup"
+	"github.com/croft-run/croft/internal/host/cgroup"
 	"github.com/croft-run/croft/workspace/driver"
 )
 

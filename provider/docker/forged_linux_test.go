@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/croft-run/croft/host/guestproto"
+	"github.com/croft-run/croft/internal/host/guestproto"
 	"github.com/croft-run/croft/workspace/driver"
 )
 

@@ -10,13 +10,13 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/croft-run/croft/egress/proxies"
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/host/files"
-	"github.com/croft-run/croft/host/guest"
-	"github.com/croft-run/croft/host/guest/supervise"
-	"github.com/croft-run/croft/host/guestproto"
-	"github.com/croft-run/croft/host/wsdir"
+	"github.com/croft-run/croft/internal/egress/proxies"
+	"github.com/croft-run/croft/internal/host/files"
+	"github.com/croft-run/croft/internal/host/guest"
+	"github.com/croft-run/croft/internal/host/guest/supervise"
+	"github.com/croft-run/croft/internal/host/guestproto"
+	"github.com/croft-run/croft/internal/host/wsdir"
 	"github.com/croft-run/croft/workspace/driver"
 )
 

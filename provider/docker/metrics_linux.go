@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/host/guest/supervise"
+	"github.com/croft-run/croft/internal/host/guest/supervise"
 	"github.com/croft-run/croft/workspace/driver"
 )
 

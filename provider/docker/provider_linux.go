@@ -11,12 +11,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/croft-run/croft/egress"
-	"github.com/croft-run/croft/egress/proxies"
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/host/guest/supervise"
-	"github.com/croft-run/croft/host/guestbin"
-	"github.com/croft-run/croft/host/wsdir"
+	"github.com/croft-run/croft/internal/egress"
+	"github.com/croft-run/croft/internal/egress/proxies"
+	"github.com/croft-run/croft/internal/host/guest/supervise"
+	"github.com/croft-run/croft/internal/host/guestbin"
+	"github.com/croft-run/croft/internal/host/wsdir"
 	"github.com/croft-run/croft/workspace/driver"
 )
 

@@ -2,7 +2,7 @@
 
 package docker
 
-import "github.com/croft-run/croft/host/wsdir"
+import "github.com/croft-run/croft/internal/host/wsdir"
 
 // Provider opens no workspaces on this system: it shares files and sockets with containers,
 // which requires their Linux kernel.

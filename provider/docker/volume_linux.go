@@ -16,12 +16,12 @@ import (
 	"time"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/host/guest"
-	"github.com/croft-run/croft/host/guest/supervise"
-	"github.com/croft-run/croft/host/guestbin"
-	"github.com/croft-run/croft/host/guestproto"
-	"github.com/croft-run/croft/host/wsdir"
 	"github.com/croft-run/croft/internal/flockfile"
+	"github.com/croft-run/croft/internal/host/guest"
+	"github.com/croft-run/croft/internal/host/guest/supervise"
+	"github.com/croft-run/croft/internal/host/guestbin"
+	"github.com/croft-run/croft/internal/host/guestproto"
+	"github.com/croft-run/croft/internal/host/wsdir"
 	"github.com/croft-run/croft/workspace/driver"
 )
 

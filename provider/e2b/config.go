@@ -8,8 +8,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/croft-run/croft/egress"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/egress"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
 )

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/croft-run/croft/daemon/app"
-	"github.com/croft-run/croft/daemon/config"
-	"github.com/croft-run/croft/host/wsdir"
+	"github.com/croft-run/croft/internal/daemon/app"
+	"github.com/croft-run/croft/internal/daemon/config"
+	"github.com/croft-run/croft/internal/host/wsdir"
 	"github.com/croft-run/croft/internal/testenv"
 	"github.com/croft-run/croft/provider/e2b"
 	"github.com/croft-run/croft/secret"

@@ -13,10 +13,10 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/host/guest/remote"
-	"github.com/croft-run/croft/host/guestproto"
+	"github.com/croft-run/croft/internal/host/guest/remote"
+	"github.com/croft-run/croft/internal/host/guestproto"
+	"github.com/croft-run/croft/internal/server/e2b/envd/envdpb"
 	"github.com/croft-run/croft/internal/tail"
-	"github.com/croft-run/croft/server/e2b/envd/envdpb"
 )
 
 // envdPort is the port of envd in a sandbox.

@@ -15,11 +15,11 @@ import (
 	"time"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/host/guest"
-	"github.com/croft-run/croft/host/guest/remote"
-	"github.com/croft-run/croft/host/guestbin"
-	"github.com/croft-run/croft/host/guestproto"
 	"github.com/croft-run/croft/internal/atomicfile"
+	"github.com/croft-run/croft/internal/host/guest"
+	"github.com/croft-run/croft/internal/host/guest/remote"
+	"github.com/croft-run/croft/internal/host/guestbin"
+	"github.com/croft-run/croft/internal/host/guestproto"
 	"github.com/croft-run/croft/workspace/driver"
 )
 

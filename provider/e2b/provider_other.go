@@ -2,7 +2,7 @@
 
 package e2b
 
-import "github.com/croft-run/croft/host/wsdir"
+import "github.com/croft-run/croft/internal/host/wsdir"
 
 // Provider opens no workspaces on this system: package supervise, which keeps track of
 // guests, needs Linux.

@@ -16,11 +16,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/croft-run/croft/egress"
-	"github.com/croft-run/croft/egress/proxies"
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/host/guest"
-	"github.com/croft-run/croft/host/guestproto"
+	"github.com/croft-run/croft/internal/egress"
+	"github.com/croft-run/croft/internal/egress/proxies"
+	"github.com/croft-run/croft/internal/host/guest"
+	"github.com/croft-run/croft/internal/host/guestproto"
 	"github.com/croft-run/croft/workspace/driver"
 )
 

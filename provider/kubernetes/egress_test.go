@@ -13,8 +13,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/croft-run/croft/egress"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/egress"
 	"github.com/croft-run/croft/internal/testenv"
 	"github.com/croft-run/croft/workspace/driver"
 	"github.com/croft-run/croft/workspace/workspacetest"

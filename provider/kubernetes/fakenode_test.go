@@ -29,7 +29,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/httpstream/spdy"
 	"k8s.io/client-go/rest"
 
-	"github.com/croft-run/croft/host/guestbin"
+	"github.com/croft-run/croft/internal/host/guestbin"
 	"github.com/croft-run/croft/internal/testenv"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"

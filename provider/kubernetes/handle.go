@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/croft-run/croft/egress/proxies"
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/host/guest"
+	"github.com/croft-run/croft/internal/egress/proxies"
+	"github.com/croft-run/croft/internal/host/guest"
 	"github.com/croft-run/croft/workspace/driver"
 )
 

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/croft-run/croft/provider/wrap/pool"
+	"github.com/croft-run/croft/internal/wrap/pool"
 	"github.com/croft-run/croft/workspace/driver"
 )
 

@@ -14,11 +14,11 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/croft-run/croft/egress"
-	"github.com/croft-run/croft/egress/proxies"
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/host/guest/supervise"
-	"github.com/croft-run/croft/host/wsdir"
+	"github.com/croft-run/croft/internal/egress"
+	"github.com/croft-run/croft/internal/egress/proxies"
+	"github.com/croft-run/croft/internal/host/guest/supervise"
+	"github.com/croft-run/croft/internal/host/wsdir"
 	"github.com/croft-run/croft/internal/keylock"
 	"github.com/croft-run/croft/workspace/driver"
 )

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/host/guest"
+	"github.com/croft-run/croft/internal/host/guest"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
 )

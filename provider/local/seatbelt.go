@@ -16,10 +16,10 @@ import (
 	"time"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/host/cmdpolicy"
-	"github.com/croft-run/croft/host/process"
-	"github.com/croft-run/croft/host/toolchain"
-	"github.com/croft-run/croft/host/wsdir"
+	"github.com/croft-run/croft/internal/host/cmdpolicy"
+	"github.com/croft-run/croft/internal/host/process"
+	"github.com/croft-run/croft/internal/host/toolchain"
+	"github.com/croft-run/croft/internal/host/wsdir"
 	"github.com/croft-run/croft/secret"
 	"github.com/croft-run/croft/workspace/driver"
 )

@@ -11,10 +11,10 @@ import (
 	"sync"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/host/cmdpolicy"
-	"github.com/croft-run/croft/host/files"
-	"github.com/croft-run/croft/host/guest/supervise"
-	"github.com/croft-run/croft/host/wsdir"
+	"github.com/croft-run/croft/internal/host/cmdpolicy"
+	"github.com/croft-run/croft/internal/host/files"
+	"github.com/croft-run/croft/internal/host/guest/supervise"
+	"github.com/croft-run/croft/internal/host/wsdir"
 	"github.com/croft-run/croft/workspace/driver"
 )
 

@@ -7,8 +7,8 @@ import (
 	"fmt"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/host/guestbin"
-	"github.com/croft-run/croft/host/wsdir"
+	"github.com/croft-run/croft/internal/host/guestbin"
+	"github.com/croft-run/croft/internal/host/wsdir"
 	"github.com/croft-run/croft/workspace/driver"
 )
 

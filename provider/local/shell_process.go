@@ -11,8 +11,8 @@ import (
 	"sync"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/host/process"
-	"github.com/croft-run/croft/host/wsdir"
+	"github.com/croft-run/croft/internal/host/process"
+	"github.com/croft-run/croft/internal/host/wsdir"
 	"github.com/croft-run/croft/workspace/driver"
 )
 

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/host/guestproto"
+	"github.com/croft-run/croft/internal/host/guestproto"
 )
 
 // addGit adds the mount of an entry named .git: of its private copy, unless the workload

@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/croft-run/croft/host/guestproto"
 	"github.com/croft-run/croft/internal/autorun"
+	"github.com/croft-run/croft/internal/host/guestproto"
 )
 
 // A directory in place or a writable bind contains autorun files, which the user's programs

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/host/wsdir"
+	"github.com/croft-run/croft/internal/host/wsdir"
 	"github.com/croft-run/croft/internal/testenv"
 	"github.com/croft-run/croft/workspace/driver"
 )

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/host/guestproto"
-	"github.com/croft-run/croft/host/toolchain"
+	"github.com/croft-run/croft/internal/host/guestproto"
+	"github.com/croft-run/croft/internal/host/toolchain"
 	"github.com/croft-run/croft/internal/lazyregexp"
 	"github.com/croft-run/croft/workspace/driver"
 )

@@ -8,8 +8,8 @@ import (
 	"strconv"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/host/guestproto"
-	"github.com/croft-run/croft/host/toolchain"
+	"github.com/croft-run/croft/internal/host/guestproto"
+	"github.com/croft-run/croft/internal/host/toolchain"
 	"github.com/croft-run/croft/workspace/driver"
 )
 

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/croft-run/croft/egress"
 	"github.com/croft-run/croft/event"
+	"github.com/croft-run/croft/internal/egress"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
 )

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/croft-run/croft/host/wsdir"
+	"github.com/croft-run/croft/internal/host/wsdir"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
 )

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/croft-run/croft/egress"
-	"github.com/croft-run/croft/egress/proxies"
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/host/guestproto"
+	"github.com/croft-run/croft/internal/egress"
+	"github.com/croft-run/croft/internal/egress/proxies"
+	"github.com/croft-run/croft/internal/host/guestproto"
 	"github.com/croft-run/croft/workspace/driver"
 )
 

@@ -11,8 +11,8 @@ import (
 	"github.com/gofrs/flock"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/host/cgroup"
-	"github.com/croft-run/croft/host/guest/supervise"
+	"github.com/croft-run/croft/internal/host/cgroup"
+	"github.com/croft-run/croft/internal/host/guest/supervise"
 	"github.com/croft-run/croft/workspace/driver"
 )
 

@@ -17,9 +17,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/host/files"
-	"github.com/croft-run/croft/host/guestproto"
-	"github.com/croft-run/croft/host/wsdir"
+	"github.com/croft-run/croft/internal/host/files"
+	"github.com/croft-run/croft/internal/host/guestproto"
+	"github.com/croft-run/croft/internal/host/wsdir"
 	"github.com/croft-run/croft/secret"
 	"github.com/croft-run/croft/workspace/driver"
 )

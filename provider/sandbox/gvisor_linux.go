@@ -13,8 +13,8 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/host/guest/supervise"
-	"github.com/croft-run/croft/host/guestproto"
+	"github.com/croft-run/croft/internal/host/guest/supervise"
+	"github.com/croft-run/croft/internal/host/guestproto"
 	"github.com/croft-run/croft/workspace/driver"
 )
 

@@ -10,11 +10,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/croft-run/croft/egress/proxies"
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/host/cgroup"
-	"github.com/croft-run/croft/host/guest/supervise"
-	"github.com/croft-run/croft/host/wsdir"
+	"github.com/croft-run/croft/internal/egress/proxies"
+	"github.com/croft-run/croft/internal/host/cgroup"
+	"github.com/croft-run/croft/internal/host/guest/supervise"
+	"github.com/croft-run/croft/internal/host/wsdir"
 	"github.com/croft-run/croft/workspace/driver"
 )
 

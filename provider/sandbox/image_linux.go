@@ -10,9 +10,9 @@ import (
 	"strings"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/host/files"
-	"github.com/croft-run/croft/host/guestproto"
-	"github.com/croft-run/croft/host/toolchain"
+	"github.com/croft-run/croft/internal/host/files"
+	"github.com/croft-run/croft/internal/host/guestproto"
+	"github.com/croft-run/croft/internal/host/toolchain"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
 )

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/croft-run/croft/host/cgroup"
+	"github.com/croft-run/croft/internal/host/cgroup"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
 )

@@ -12,9 +12,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/croft-run/croft/host/guest"
-	"github.com/croft-run/croft/host/guestproto"
-	"github.com/croft-run/croft/host/process"
+	"github.com/croft-run/croft/internal/host/guest"
+	"github.com/croft-run/croft/internal/host/guestproto"
+	"github.com/croft-run/croft/internal/host/process"
 	"github.com/croft-run/croft/workspace/driver"
 )
 

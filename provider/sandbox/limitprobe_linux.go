@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/host/cgroup"
-	"github.com/croft-run/croft/host/guestproto"
+	"github.com/croft-run/croft/internal/host/cgroup"
+	"github.com/croft-run/croft/internal/host/guestproto"
 	"github.com/croft-run/croft/workspace/driver"
 )
 

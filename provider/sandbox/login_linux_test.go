@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/croft-run/croft/host/process"
+	"github.com/croft-run/croft/internal/host/process"
 	"github.com/croft-run/croft/workspace/driver"
 )
 

@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/croft-run/croft/host/cgroup"
-	"github.com/croft-run/croft/host/guest/supervise"
+	"github.com/croft-run/croft/internal/host/cgroup"
+	"github.com/croft-run/croft/internal/host/guest/supervise"
 	"github.com/croft-run/croft/workspace/driver"
 )
 

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/host/files"
-	"github.com/croft-run/croft/host/guest/supervise"
+	"github.com/croft-run/croft/internal/host/files"
+	"github.com/croft-run/croft/internal/host/guest/supervise"
 	"github.com/croft-run/croft/workspace/driver"
 )
 

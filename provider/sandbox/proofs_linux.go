@@ -15,8 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/croft-run/croft/host/guestbin"
 	"github.com/croft-run/croft/internal/atomicfile"
+	"github.com/croft-run/croft/internal/host/guestbin"
 	"github.com/croft-run/croft/workspace/driver"
 )
 

@@ -13,13 +13,13 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/croft-run/croft/egress/proxies"
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/host/cgroup"
-	"github.com/croft-run/croft/host/files"
-	"github.com/croft-run/croft/host/guest/supervise"
-	"github.com/croft-run/croft/host/guestbin"
-	"github.com/croft-run/croft/host/wsdir"
+	"github.com/croft-run/croft/internal/egress/proxies"
+	"github.com/croft-run/croft/internal/host/cgroup"
+	"github.com/croft-run/croft/internal/host/files"
+	"github.com/croft-run/croft/internal/host/guest/supervise"
+	"github.com/croft-run/croft/internal/host/guestbin"
+	"github.com/croft-run/croft/internal/host/wsdir"
 	"github.com/croft-run/croft/workspace/driver"
 )
 

@@ -5,7 +5,7 @@ package sandbox
 import (
 	"context"
 
-	"github.com/croft-run/croft/host/wsdir"
+	"github.com/croft-run/croft/internal/host/wsdir"
 	"github.com/croft-run/croft/workspace/driver"
 )
 

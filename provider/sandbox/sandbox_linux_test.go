@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/croft-run/croft/host/cgroup"
-	"github.com/croft-run/croft/host/wsdir"
+	"github.com/croft-run/croft/internal/host/cgroup"
+	"github.com/croft-run/croft/internal/host/wsdir"
 	"github.com/croft-run/croft/internal/testenv"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/croft-run/croft/host/guest"
-	"github.com/croft-run/croft/host/guest/supervise"
+	"github.com/croft-run/croft/internal/host/guest"
+	"github.com/croft-run/croft/internal/host/guest/supervise"
 	"github.com/croft-run/croft/workspace/driver"
 )
 

@@ -29,8 +29,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/croft-run/croft/egress"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/egress"
 	"github.com/croft-run/croft/secret"
 	"github.com/croft-run/croft/workspace/driver"
 )

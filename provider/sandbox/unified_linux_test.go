@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/croft-run/croft/host/cgroup"
+	"github.com/croft-run/croft/internal/host/cgroup"
 	"github.com/croft-run/croft/workspace/driver"
 )
 

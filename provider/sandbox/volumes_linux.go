@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/host/guestproto"
+	"github.com/croft-run/croft/internal/host/guestproto"
 	"github.com/croft-run/croft/workspace/driver"
 )
 

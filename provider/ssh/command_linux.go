@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/host/guest/remote"
+	"github.com/croft-run/croft/internal/host/guest/remote"
 	"github.com/croft-run/croft/internal/tail"
 )
 

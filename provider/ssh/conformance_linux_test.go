@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/croft-run/croft/host/wsdir"
+	"github.com/croft-run/croft/internal/host/wsdir"
 	"github.com/croft-run/croft/internal/testenv"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"

@@ -13,9 +13,9 @@ import (
 	"strings"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/host/guest/remote"
-	"github.com/croft-run/croft/host/guestbin"
 	"github.com/croft-run/croft/internal/atomicfile"
+	"github.com/croft-run/croft/internal/host/guest/remote"
+	"github.com/croft-run/croft/internal/host/guestbin"
 	"github.com/croft-run/croft/workspace/driver"
 )
 

@@ -6,9 +6,9 @@ import (
 	"io"
 	"strconv"
 
-	"github.com/croft-run/croft/host/guest"
-	"github.com/croft-run/croft/host/guest/remote"
-	"github.com/croft-run/croft/host/guestproto"
+	"github.com/croft-run/croft/internal/host/guest"
+	"github.com/croft-run/croft/internal/host/guest/remote"
+	"github.com/croft-run/croft/internal/host/guestproto"
 )
 
 // A place is the directory of a workspace on a machine.

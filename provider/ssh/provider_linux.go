@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/host/cmdpolicy"
-	"github.com/croft-run/croft/host/guest/remote"
-	"github.com/croft-run/croft/host/wsdir"
+	"github.com/croft-run/croft/internal/host/cmdpolicy"
+	"github.com/croft-run/croft/internal/host/guest/remote"
+	"github.com/croft-run/croft/internal/host/wsdir"
 	"github.com/croft-run/croft/internal/keylock"
 	"github.com/croft-run/croft/workspace/driver"
 )

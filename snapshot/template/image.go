@@ -21,7 +21,7 @@ import (
 
 	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/host/files"
+	"github.com/croft-run/croft/internal/host/files"
 	"github.com/croft-run/croft/snapshot"
 )
 

@@ -16,8 +16,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
 	"github.com/croft-run/croft/auth"
-	"github.com/croft-run/croft/egress"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/egress"
 )
 
 // A tenant can't make the server connect to its own network, as a registry; the operator can.

@@ -5,13 +5,13 @@ package all
 import (
 	"slices"
 
+	"github.com/croft-run/croft/internal/tool/ast"
+	"github.com/croft-run/croft/internal/tool/index"
+	"github.com/croft-run/croft/internal/tool/lsp"
+	"github.com/croft-run/croft/internal/tool/snapshots"
+	"github.com/croft-run/croft/internal/tool/verifytool"
 	"github.com/croft-run/croft/tool"
-	"github.com/croft-run/croft/tool/ast"
 	"github.com/croft-run/croft/tool/git"
-	"github.com/croft-run/croft/tool/index"
-	"github.com/croft-run/croft/tool/lsp"
-	"github.com/croft-run/croft/tool/snapshots"
-	"github.com/croft-run/croft/tool/verifytool"
 	"github.com/croft-run/croft/tool/web"
 )
 

@@ -13,18 +13,18 @@ import (
 
 	"gocloud.dev/blob/memblob"
 
+	"github.com/croft-run/croft/internal/history"
+	"github.com/croft-run/croft/internal/tool/snapshots"
+	"github.com/croft-run/croft/internal/wrap/interpreters"
 	"github.com/croft-run/croft/interp/isolate"
 	"github.com/croft-run/croft/prepare/bootstrap"
 	"github.com/croft-run/croft/prepare/stage"
 	"github.com/croft-run/croft/provider/local"
-	"github.com/croft-run/croft/provider/wrap/interpreters"
 	"github.com/croft-run/croft/secret"
 	"github.com/croft-run/croft/snapshot"
-	"github.com/croft-run/croft/snapshot/history"
 	"github.com/croft-run/croft/tool"
 	"github.com/croft-run/croft/tool/all"
 	"github.com/croft-run/croft/tool/skill"
-	"github.com/croft-run/croft/tool/snapshots"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )

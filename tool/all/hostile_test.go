@@ -15,8 +15,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/server/mcpserver"
 	"github.com/croft-run/croft/provider/memory"
-	"github.com/croft-run/croft/server/mcpserver"
 	"github.com/croft-run/croft/tool"
 	"github.com/croft-run/croft/tool/all"
 	"github.com/croft-run/croft/workspace"

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/croft-run/croft/internal/shelltest"
+	"github.com/croft-run/croft/internal/testshell"
 	"github.com/croft-run/croft/workspace/driver"
 	"github.com/croft-run/croft/workspace/workspacetest"
 )
@@ -15,11 +15,11 @@ import (
 // around opens a workspace with files and a shell under a hook.
 func around(t *testing.T, hook driver.Hook) (plain, hooked *driver.Workspace) {
 	t.Helper()
-	p, err := shelltest.New(t.TempDir())
+	p, err := testshell.New(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	plain, err = p.Open(t.Context(), driver.Spec{ID: driver.NewID(), Kind: shelltest.Kind})
+	plain, err = p.Open(t.Context(), driver.Spec{ID: driver.NewID(), Kind: testshell.Kind})
 	if err != nil {
 		t.Fatal(err)
 	}

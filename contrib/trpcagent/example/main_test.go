@@ -7,13 +7,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/croft-run/croft/internal/shelltest"
+	"github.com/croft-run/croft/internal/testshell"
 )
 
-func TestMain(m *testing.M) { shelltest.Main(m) }
+func TestMain(m *testing.M) { testshell.Main(m) }
 
 func TestExample(t *testing.T) {
-	t.Setenv("PATH", filepath.Dir(shelltest.Guest(t))+":"+os.Getenv("PATH"))
+	t.Setenv("PATH", filepath.Dir(testshell.Guest(t))+":"+os.Getenv("PATH"))
 	var out bytes.Buffer
 	err := run(t.Context(), &out)
 	if err != nil && strings.Contains(err.Error(), "trpcagent: sandbox") {

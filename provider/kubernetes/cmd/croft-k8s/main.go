@@ -29,8 +29,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/croft-run/croft/daemon"
-	"github.com/croft-run/croft/daemon/app"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/daemon/app"
 	"github.com/croft-run/croft/provider/kubernetes"
 )
 

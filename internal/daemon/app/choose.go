@@ -1,0 +1,115 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/daemon/config"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// defaultOrder is the order in which auto tries providers without defaults.prefer in
+// the configuration: the best isolation first, the provider without persistence last.
+// Others, such as local, are used only where they are named.
+var defaultOrder = []string{"sandbox", "docker", "filestore", "memory"}
+
+// chooseProvider returns the name of the first provider that satisfies the spec:
+// isolation, limits, network, durability, capabilities, and persistence if requested.
+// If none does, the error has the reason of each.
+func (s *System) chooseProvider(ctx context.Context, spec driver.Spec) (string, error) {
+	var reasons []error
+	for _, name := range s.candidateProviders() {
+		kind, _, err := s.settings().Provider(name)
+		if err == nil && !s.operator {
+			err = s.settings().CheckOffered(name, s.confined)
+		}
+		if err == nil && len(s.settings().Defaults.Prefer) == 0 && fault.Of(s.confined(kind)) == fault.PermissionDenied {
+			continue // it is used only where it is named
+		}
+		if err == nil {
+			err = s.checkProvider(ctx, kind, spec)
+		}
+		if err == nil {
+			return name, nil
+		}
+		if ctx.Err() != nil {
+			return "", fmt.Errorf("app: choose a provider: %w", err)
+		}
+		reasons = append(reasons, fmt.Errorf("%s: %w", name, err))
+	}
+	return "", fmt.Errorf("app: choose a provider: %w: no provider satisfies the policy; change it, or name a provider:\n%w", fault.Unsupported, errors.Join(reasons...))
+}
+
+// candidateProviders lists the names of providers, best first.
+func (s *System) candidateProviders() []string {
+	if names := s.settings().Defaults.Prefer; len(names) > 0 {
+		return names
+	}
+	kinds := slices.DeleteFunc(s.Mux.Kinds(), func(kind string) bool { return config.OnlyNamed(kind) })
+	rank := func(kind string) int {
+		if i := slices.Index(defaultOrder, kind); i >= 0 {
+			return i
+		}
+		return len(defaultOrder)
+	}
+	slices.SortStableFunc(kinds, func(a, b string) int { return rank(a) - rank(b) })
+	return kinds
+}
+
+// checkProvider returns an error if a provider can't satisfy the spec.
+func (s *System) checkProvider(ctx context.Context, kind string, spec driver.Spec) error {
+	p, err := s.Mux.Provider(kind)
+	if err != nil {
+		return err
+	}
+	traits, err := p.Probe(ctx)
+	if err != nil {
+		return err
+	}
+	if err := spec.Policy.Check(traits); err != nil {
+		return err
+	}
+	if spec.Policy.Persist && !traits.Persists() {
+		return fmt.Errorf("persist: %w: its workspaces end with the process", fault.Unsupported)
+	}
+	if spec.Dir != "" && !traits.InPlace {
+		return fmt.Errorf("a directory in place: %w: it can't use a directory of the host", fault.Unsupported)
+	}
+	if filepath.IsAbs(spec.From.Template) && traits.CopyOnWrite == "" {
+		return fmt.Errorf("a template: %w: its workspaces start empty", fault.Unsupported)
+	}
+	if has, ok := driver.Find[driver.CapabilityReporter](p); ok {
+		if missing := has.Capabilities().Missing(spec.Want); len(missing) > 0 {
+			return fmt.Errorf("capabilities: %w: it lacks %s", fault.Unsupported, joinCapabilities(missing))
+		}
+	}
+	return nil
+}
+
+func joinCapabilities(caps []driver.Capability) string {
+	var out []string
+	for _, c := range caps {
+		out = append(out, string(c))
+	}
+	return strings.Join(out, ", ")
+}
+
+// resolveAuto replaces the provider name auto by the chosen provider. The policy of
+// spec must be complete.
+func (s *System) resolveAuto(ctx context.Context, spec *driver.Spec) error {
+	name := spec.Kind
+	if name == "" {
+		name = s.settings().Defaults.Provider
+	}
+	if name != config.Auto {
+		return nil
+	}
+	chosen, err := s.chooseProvider(ctx, *spec)
+	spec.Kind = chosen
+	return err
+}

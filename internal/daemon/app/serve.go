@@ -1,0 +1,144 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/server/httplog"
+)
+
+// Listen listens on addr, which CheckAddr has accepted.
+func Listen(ctx context.Context, addr string) (net.Listener, error) {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
+	var unknown *net.DNSError
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("app: listen on %s: %w: another program uses the port; choose one with --addr", addr, fault.AlreadyExists)
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return nil, fmt.Errorf("app: listen on %s: %w: this host has no such address; choose one with --addr", addr, fault.InvalidArgument)
+	case errors.Is(err, syscall.EACCES):
+		return nil, fmt.Errorf("app: listen on %s: %w: the port is privileged; choose one with --addr", addr, fault.PermissionDenied)
+	case errors.As(err, &unknown):
+		return nil, fmt.Errorf("app: listen on %s: %w: unknown host %q; choose another with --addr", addr, fault.InvalidArgument, unknown.Name)
+	case err != nil:
+		return nil, fmt.Errorf("app: listen on %s: %w: %w", addr, fault.InvalidArgument, err)
+	}
+	return l, nil
+}
+
+// Lock takes the flock for serving the data directory. If another process has it, the
+// error is AlreadyExists with its process id.
+func (s *System) Lock() (unlock func(), err error) { return lockDataDir(s.Dir) }
+
+// Serve answers on l until ctx ends, and then stops in order. Meanwhile the registry
+// sweeps leftovers, renews leases and expires workspaces, and once an hour garbage is
+// collected; failures of these are only logged. If the data directory is removed or
+// replaced, Serve stops with an error. Serve closes l. The system stays open.
+func (s *System) Serve(ctx context.Context, l net.Listener) error {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	if err := s.CheckToken(l.Addr()); err != nil {
+		return errors.Join(err, l.Close())
+	}
+	if err := s.checkBucketAccess(ctx); err != nil {
+		return errors.Join(err, l.Close())
+	}
+	// Requests may come as soon as the other replicas see this one: the listener queues them.
+	if err := s.Registry.Join(ctx); err != nil {
+		return errors.Join(err, l.Close())
+	}
+	sandboxes, err := s.openE2B(ctx, l.Addr())
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	ui, err := s.openPage()
+	if err != nil {
+		return errors.Join(err, l.Close(), withTimeout(ctx, requestsTimeout, sandboxes.close))
+	}
+	s.events.serving.Store(true)
+	s.keepWarm(ctx, sandboxes)
+	background, stop := context.WithCancel(ctx)
+	defer stop()
+	ran := make(chan error, 1)
+	go func() { ran <- s.Registry.Run(background) }()
+	var collecting sync.WaitGroup
+	collecting.Go(func() { s.collectPeriodically(background) })
+	var removed error
+	collecting.Go(func() {
+		s.watchDataDir(background, func(cause error) {
+			removed = cause
+			end(cause)
+		})
+	})
+
+	server := s.newHTTPServer(ctx, s.acceptForwarded(s.observeRequests(sandboxes.before(ui.Over(sandboxes.over(s.API))))))
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+
+	var errs []error
+	select {
+	case <-ctx.Done():
+		s.API.Unready()
+		time.Sleep(s.drainDelay)
+		s.API.Drain()
+		s.agents.drain()
+		sandboxes.envd.Drain()
+		s.endForwarding()
+		if err := withTimeout(ctx, requestsTimeout, server.Shutdown); err != nil {
+			s.log.Warn("requests were cut off", "error", err)
+			errs = append(errs, server.Close())
+		}
+		if err := withTimeout(ctx, requestsTimeout, s.API.Wait); err != nil {
+			s.log.Warn("connections were cut off", "error", err)
+		}
+		<-served
+	case err := <-served:
+		errs = append(errs, err)
+	}
+	errs = append(errs, withTimeout(ctx, requestsTimeout, sandboxes.close), withTimeout(ctx, stepTimeout, s.evals.close))
+	stop()
+	collecting.Wait()
+	if err := <-ran; err != nil && !errors.Is(err, context.Canceled) {
+		errs = append(errs, err)
+	}
+	if removed != nil { // what else failed follows from it
+		return removed
+	}
+	return ignoreClosed(errors.Join(errs...))
+}
+
+// observeRequests adds request ids, the log of requests, metrics and traces.
+func (s *System) observeRequests(next http.Handler) http.Handler {
+	cfg := httplog.Config{Log: s.log}
+	if s.telemetry != nil {
+		next, cfg.Observe = s.telemetry.Trace(next), s.telemetry.Observe
+	}
+	return httplog.New(next, cfg)
+}
+
+// minTokenLength is the minimum length of a token beyond loopback, against guessing.
+const minTokenLength = 16
+
+// CheckToken refuses a token that is too short for an address beyond loopback.
+func (s *System) CheckToken(addr net.Addr) error {
+	tcp, ok := addr.(*net.TCPAddr)
+	if !ok || tcp.IP.IsLoopback() || len(s.Token) >= minTokenLength {
+		return nil
+	}
+	return fmt.Errorf("app: serve on %s: %w: beyond loopback the token needs at least %d characters, and this one has %d",
+		addr, fault.InvalidArgument, minTokenLength, len(s.Token))
+}
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,235 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/croft-run/croft/client"
+	"github.com/croft-run/croft/internal/daemon/app"
+	"github.com/croft-run/croft/internal/daemon/setup"
+	"github.com/croft-run/croft/internal/daemon/work"
+	"github.com/croft-run/croft/registry"
+)
+
+// completionTime bounds the search for names: a shell waits for it.
+const completionTime = 2 * time.Second
+
+// A completer returns the words that the shell may offer, given the arguments so far. Errors
+// are dropped: a shell shows none.
+type completer func(ctx context.Context, args []string) []string
+
+// registerCompletions adds shell completion to cmd and the commands below it: for arguments
+// by their words in the usage, such as NAME and SNAPSHOT, and for flags by their names.
+func (a *command) registerCompletions(cmd *cobra.Command) {
+	for _, c := range cmd.Commands() {
+		a.registerCompletions(c)
+	}
+	if words := a.argumentCompleters(cmd); len(words) > 0 && cmd.ValidArgsFunction == nil {
+		cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			at := len(args)
+			if last := len(words) - 1; at > last && strings.Contains(cmd.Use, "...") && !strings.Contains(cmd.Use, "PROGRAM") {
+				at = last
+			}
+			if at >= len(words) || words[at] == nil {
+				return nil, cobra.ShellCompDirectiveDefault // the shell offers files
+			}
+			return a.complete(cmd, words[at], args)
+		}
+	}
+	flags := map[string]completer{
+		"provider": a.providerKinds, "state": stateNames, "workspace": a.workspaceNames, "template": a.templateNames, "snapshot": a.snapshotNames,
+		"tools": toolNames, "scope": fixed("read", "run", "admin"), "toolset": fixed("default", "full", "codegen", "workspace", "both"), "git": fixed("private", "shared"),
+		"isolation": fixed("gvisor", "namespaces", "bubblewrap", "process"), "allow-net": fixed("@npm", "@pypi", "@go", "@cargo"),
+	}
+	for flag, words := range flags {
+		if cmd.Flags().Lookup(flag) != nil {
+			// It fails only for a flag that does not exist.
+			_ = cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+				return a.complete(cmd, words, args)
+			})
+		}
+	}
+}
+
+// complete returns the words of a completer that are not among the arguments yet.
+func (a *command) complete(cmd *cobra.Command, words completer, args []string) ([]string, cobra.ShellCompDirective) {
+	if a.resolveTarget(cmd, nil) != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionTime)
+	defer cancel()
+	list := slices.DeleteFunc(words(ctx, args), func(word string) bool {
+		name, _, _ := strings.Cut(word, "\t")
+		return slices.Contains(args, name)
+	})
+	return list, cobra.ShellCompDirectiveNoFileComp
+}
+
+// argumentCompleters returns the completers of the arguments of a command, by its usage; nil
+// among them is a file or a text.
+func (a *command) argumentCompleters(cmd *cobra.Command) []completer {
+	usage, _, _ := strings.Cut(cmd.Use, " | ")
+	group := ""
+	if cmd.HasParent() {
+		group = cmd.Parent().Name()
+	}
+	var list []completer
+	for _, word := range strings.Fields(usage)[1:] {
+		word = strings.Trim(word, "[].")
+		switch {
+		case word == "flags" || cmd.Name() == "open":
+			continue
+		case strings.HasPrefix(word, "-"):
+			return list
+		}
+		list = append(list, a.argumentCompleter(group, cmd.Name(), word))
+	}
+	return list
+}
+
+func (a *command) argumentCompleter(group, name, word string) completer {
+	switch {
+	case word == "NAME" && group == "template" && name != "create":
+		return a.templateNames
+	case word == "NAME" && name == "tool":
+		return toolNames
+	case word == "NAME" && (group == "ws" || group == "artifact" || name == "collect"):
+		return a.workspaceNames
+	case word == "NAME" && group == "work":
+		return a.workNames
+	case word == "SNAPSHOT" && name != "snapshot" && name != "import":
+		return a.snapshotNames
+	case word == "KIND":
+		return a.providerKinds
+	case word == "AGENT" && name == "setup":
+		return setupNames
+	case word == "AGENT":
+		return fixed(work.Names()...)
+	case word == "suite|config":
+		return fixed("suite", "config")
+	}
+	return nil
+}
+
+func fixed(words ...string) completer {
+	return func(context.Context, []string) []string { return slices.Clone(words) }
+}
+
+// workspaceNames returns the names (or else ids) of workspaces.
+func (a *command) workspaceNames(ctx context.Context, _ []string) (names []string) {
+	a.withClientQuietly(ctx, func(c *client.Client) error {
+		list, err := c.List(ctx, client.Filter{})
+		for _, ws := range list {
+			names = append(names, cobra.CompletionWithDesc(cmp.Or(ws.Name, ws.ID), ws.Kind+" "+ws.State))
+		}
+		return err
+	})
+	return names
+}
+
+// workNames returns the names of the works of croft work.
+func (a *command) workNames(ctx context.Context, _ []string) (names []string) {
+	a.withClientQuietly(ctx, func(c *client.Client) error {
+		list, err := c.List(ctx, client.Filter{})
+		for _, ws := range list {
+			if agent := ws.Labels[work.AgentLabel]; agent != "" && ws.Name != "" {
+				names = append(names, cobra.CompletionWithDesc(ws.Name, agent))
+			}
+		}
+		return err
+	})
+	return names
+}
+
+func (a *command) templateNames(ctx context.Context, _ []string) (names []string) {
+	a.withClientQuietly(ctx, func(c *client.Client) error {
+		list, err := c.Templates(ctx)
+		for _, t := range list {
+			names = append(names, cobra.CompletionWithDesc(t.Name, t.Source))
+		}
+		return err
+	})
+	return names
+}
+
+// snapshotNames returns the snapshots of the workspace that is the first argument, by their
+// names or else ids; without one the ids of all snapshots.
+func (a *command) snapshotNames(ctx context.Context, args []string) (names []string) {
+	a.withClientQuietly(ctx, func(c *client.Client) error {
+		of := ""
+		if len(args) > 0 {
+			if ws, err := c.Show(ctx, args[0]); err == nil {
+				of = ws.ID
+			}
+		}
+		list, err := c.Snapshots(ctx)
+		for _, s := range list {
+			switch {
+			case of == "":
+				names = append(names, cobra.CompletionWithDesc(s.ID, s.Name+" "+timeText(s.Created)))
+			case s.Workspace == of:
+				names = append(names, cobra.CompletionWithDesc(cmp.Or(s.Name, s.ID), timeText(s.Created)))
+			}
+		}
+		return err
+	})
+	return names
+}
+
+func (a *command) providerKinds(ctx context.Context, _ []string) (kinds []string) {
+	a.withClientQuietly(ctx, func(c *client.Client) error {
+		if a.system != nil { // the list of a client says what works, which takes a test of each
+			kinds = a.system.Mux.Kinds()
+			return nil
+		}
+		list, err := c.Providers(ctx)
+		for _, p := range list {
+			kinds = append(kinds, p.Kind)
+		}
+		return err
+	})
+	return kinds
+}
+
+func stateNames(context.Context, []string) (names []string) {
+	for _, s := range registry.States() {
+		names = append(names, string(s))
+	}
+	return names
+}
+
+func toolNames(context.Context, []string) (names []string) {
+	for _, t := range app.Tools() {
+		first, _, _ := strings.Cut(t.Description, ". ")
+		names = append(names, cobra.CompletionWithDesc(t.Name, strings.ReplaceAll(first, "\n", " ")))
+	}
+	return names
+}
+
+func setupNames(context.Context, []string) (names []string) {
+	for _, agent := range setup.Agents(setup.Options{}) {
+		names = append(names, agent.Name)
+	}
+	return names
+}
+
+// withClientQuietly runs f with a client and drops errors. It does nothing without a
+// data directory, since a completion must not create one.
+func (a *command) withClientQuietly(ctx context.Context, f func(*client.Client) error) {
+	if a.server == "" {
+		settings, err := a.settings()
+		if err != nil {
+			return
+		}
+		if _, err := os.Stat(settings.Data); err != nil {
+			return
+		}
+	}
+	_ = a.withClient(ctx, f) // the shell then offers nothing
+}

@@ -1,0 +1,322 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/croft-run/croft/eval"
+	"github.com/croft-run/croft/eval/suite"
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/daemon/app"
+	"github.com/croft-run/croft/internal/daemon/config"
+	"github.com/croft-run/croft/internal/host/toolchain"
+	"github.com/croft-run/croft/internal/locktmp"
+	"github.com/croft-run/croft/internal/server/mcpserver"
+	"github.com/croft-run/croft/workspace"
+)
+
+func (a *command) evalCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "eval",
+		Short: "Measure agents in fresh workspaces",
+		Long: `Run the cases of a suite on the runners of its configuration, each execution in a fresh
+workspace, and report what the agents did. Suites and configurations are those of skillgym,
+unchanged, or YAML; see docs/eval.md.`,
+		Args: cobra.ArbitraryArgs,
+		RunE: runGroup,
+	}
+	cmd.AddCommand(a.evalRunCommand(), a.evalListCommand(), a.evalRerunCommand(), a.evalDiffCommand(), a.evalExplainCommand(), a.evalSchemaCommand(), a.evalSkillsCommand())
+	return cmd
+}
+
+// Exit statuses of croft eval run and rerun.
+const (
+	exitCasesFailed = 1
+	exitNotRun      = 2
+)
+
+// envFlags are the flags for the environments of executions.
+type envFlags struct {
+	provider  string
+	isolation string
+	allowNet  []string
+	noModel   bool
+	host      hostDirFlags
+	tools     string
+	policy    policyFlags
+}
+
+func (p *envFlags) registerFlags(f *pflag.FlagSet) {
+	f.StringVar(&p.provider, "provider", "", "environment of agents: sandbox, isolated; local, the host without isolation; or another kind of workspace with a shell, such as docker, for agents of type command and acp (default croft.provider of the suite's configuration, else sandbox)")
+	f.StringVar(&p.isolation, "isolation", "", "minimum level of isolation of the sandbox (default the provider's)")
+	f.StringArrayVar(&p.allowNet, "allow-net", nil, "allow HOST[:PORT] or a named rule such as @npm, besides what the agents' models need; may be given several times")
+	f.BoolVar(&p.noModel, "no-model-net", false, "allow the hosts of the agents' models only if --allow-net or croft.allowNet names them")
+	p.host.registerFlags(f, "", "")
+	f.StringVar(&p.tools, "toolset", "", "also give agents Croft's tools for their workspace, over MCP: default, full, codegen, workspace or both, which are sets of names (default croft.tools, else none)")
+	p.policy.registerLimits(f, " (each workspace)")
+}
+
+// apply sets the options of the flags.
+func (p *envFlags) apply(opts *eval.Options) error {
+	opts.AllowNet, opts.NoModelNet = p.allowNet, p.noModel
+	for _, x := range []struct {
+		flag string
+		dirs []string
+		to   *[]string
+	}{{"--ro", p.host.ro, &opts.Read}, {"--rw", p.host.rw, &opts.Write}} {
+		for _, dir := range x.dirs {
+			abs, err := filepath.Abs(dir)
+			if err == nil {
+				_, err = os.Stat(abs)
+			}
+			if err != nil {
+				return fmt.Errorf("eval: %s %s: %w: %w", x.flag, dir, fault.Of(err), err)
+			}
+			*x.to = append(*x.to, abs)
+		}
+	}
+	opts.Limits = p.policy.requestedLimits()
+	return nil
+}
+
+// withEnvs runs f with opts.Envs set, and closes the environments afterwards. own are the directories
+// of the evaluation, which it may use besides hostRoots.
+func (a *command) withEnvs(ctx context.Context, p *envFlags, cfg *suite.Config, own []string, opts *eval.Options, f func() error) (err error) {
+	if a.server != "" {
+		return fmt.Errorf("eval: %w: evaluations run on this host; leave out --server and CROFT_SERVER", fault.Unsupported)
+	}
+	settings, err := a.settings()
+	if err != nil {
+		return err
+	}
+	if opts.Tools, opts.Toolset, err = a.evalTools(p, cfg, settings); err != nil {
+		return err
+	}
+	if opts.AllowNet, err = settings.ExpandHosts(opts.AllowNet); err != nil {
+		return err
+	}
+	if cfg.Croft.AllowNet, err = settings.ExpandHosts(cfg.Croft.AllowNet); err != nil {
+		return err
+	}
+	if opts.Toolchains, err = toolchain.Find(toolchain.Options{}, p.host.toolchains...); err != nil {
+		return err
+	}
+	kind := p.provider
+	if kind == "" {
+		kind = cfg.Croft.Provider
+	}
+	if kind != "" && kind != sandboxKind && (len(opts.Write) > 0 || p.host.wantsToolchains()) {
+		return usagef("--rw and --toolchain are for the provider %s", sandboxKind)
+	}
+	switch kind {
+	case "local":
+		opts.Envs = eval.Host{}
+		return f()
+	case "", sandboxKind:
+	default:
+		return a.withProvider(ctx, kind, opts, f)
+	}
+	requests, inside := new(eval.Requests), &eval.LoopbackServer{Base: app.EvalLocalURL}
+	sys, err := app.OpenEval(ctx, app.EvalConfig{Settings: settings, Own: own, Events: requests, LocalHandler: inside.Handler, Log: a.newLogger(slog.LevelError)})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, sys.Close(ctx)) }()
+	envs := &eval.Sandbox{Provider: sys.Provider, Isolation: workspace.Isolation(p.isolation), Loopback: inside}
+	if err := envs.Ready(ctx); err != nil {
+		return err
+	}
+	opts.Requests, opts.Envs = requests, envs
+	return f()
+}
+
+// evalLabel marks the workspaces of evaluations with providers other than the
+// sandbox. The next evaluation removes those of a crashed process.
+const evalLabel = "croft-eval"
+
+// withProvider runs f with workspaces of any provider as environments.
+func (a *command) withProvider(ctx context.Context, kind string, opts *eval.Options, f func() error) (err error) {
+	sys, err := a.openSystem(ctx, app.Config{Operator: true, Log: a.newLogger(slog.LevelError)})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, sys.Close(ctx)) }()
+	if _, err := sys.Mux.Provider(kind); err != nil {
+		return fmt.Errorf("eval: --provider: %w", err)
+	}
+	if _, err := sys.Discard(ctx, evalLabel); err != nil {
+		a.note("croft: remove leftovers of an earlier run: %v", err)
+	}
+	opts.Envs = &eval.ProviderEnvs{Provider: kind, OpenWorkspace: func(ctx context.Context, spec workspace.Spec) (*workspace.Workspace, func(context.Context) error, error) {
+		spec.Labels = map[string]string{evalLabel: "true"}
+		rec, err := sys.Create(ctx, spec, "")
+		if err != nil {
+			return nil, nil, err
+		}
+		destroy := func(ctx context.Context) error { return sys.Registry.Destroy(ctx, rec.ID) }
+		ws, err := sys.Registry.Acquire(ctx, rec.ID)
+		if err != nil {
+			after, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+			defer cancel()
+			return nil, nil, errors.Join(err, destroy(after))
+		}
+		return ws, destroy, nil
+	}}
+	return f()
+}
+
+// absDirs returns directories as absolute paths, without empty ones.
+func absDirs(dirs ...string) ([]string, error) {
+	var list []string
+	for _, dir := range dirs {
+		if dir == "" {
+			continue
+		}
+		abs, err := filepath.Abs(dir)
+		if err != nil {
+			return nil, fmt.Errorf("eval: %s: %w: %w", dir, fault.Of(err), err)
+		}
+		list = append(list, abs)
+	}
+	return list, nil
+}
+
+// evalTools makes the tools for agents, nil if none are requested.
+func (a *command) evalTools(p *envFlags, cfg *suite.Config, settings *config.Config) (tools eval.Tools, name string, err error) {
+	if name = p.tools; name == "" {
+		name = cfg.Croft.Tools
+	}
+	if name == "" {
+		return nil, "", nil
+	}
+	set, err := mcpserver.ParseToolset(name)
+	if err != nil {
+		return nil, "", err
+	}
+	return app.EvalTools{Settings: settings, Toolset: set, Version: version(), Log: a.newLogger(slog.LevelError)}.Serve, name, nil
+}
+
+// A loadedSuite is a suite with its temporary directory, which the configuration, the
+// suite and the agents share.
+type loadedSuite struct {
+	*suite.Suite
+	tmp   string
+	close func() error // closes the sandbox of Node
+}
+
+// Close closes the suite and removes its temporary directory.
+func (s *loadedSuite) Close() error {
+	return errors.Join(s.Suite.Close(), s.close(), locktmp.Remove(s.tmp))
+}
+
+// The engines of suites.
+const (
+	engineBuiltIn = "builtin"
+	engineNode    = "node"
+)
+
+func registerEngine(f *pflag.FlagSet, engine *string) {
+	f.StringVar(engine, "engine", "", "engine of the suite: builtin; or node, the Node of your PATH, in a sandbox without network (default builtin)")
+}
+
+// openNode sets the engine of a loader to Node in a sandbox, which close closes.
+func (a *command) openNode(ctx context.Context, l *suite.Loader, path string) (closeNode func() error, err error) {
+	settings, err := a.settings()
+	if err != nil {
+		return nil, err
+	}
+	own, err := absDirs(l.TmpDir, filepath.Dir(path))
+	if err != nil {
+		return nil, err
+	}
+	sys, err := app.OpenEval(ctx, app.EvalConfig{Settings: settings, Own: own, Log: a.newLogger(slog.LevelError)})
+	if err != nil {
+		return nil, err
+	}
+	closeNode = func() error { return sys.Close(context.WithoutCancel(ctx)) }
+	envs := &eval.Sandbox{Provider: sys.Provider}
+	if err := envs.Ready(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("eval: engine node: %w: it needs a sandbox: %w", fault.Of(err), err), closeNode())
+	}
+	l.Node = eval.NodeIn(envs, l.TmpDir, path)
+	return closeNode, nil
+}
+
+// loadSuite reads a suite and its configuration.
+func (a *command) loadSuite(ctx context.Context, path, config, engine string) (_ *loadedSuite, _ *suite.Config, err error) {
+	if engine != "" && engine != engineBuiltIn && engine != engineNode {
+		return nil, nil, usagef("--engine %s: there is no such engine; it is %s or %s", engine, engineBuiltIn, engineNode)
+	}
+	if _, err := os.Stat(path); err != nil { // first, so that the error is not that of its configuration
+		return nil, nil, fmt.Errorf("eval: suite: %w: %w", fault.Of(err), err)
+	}
+	tmp, err := locktmp.Make(suite.ScratchPrefix)
+	if err != nil {
+		return nil, nil, fmt.Errorf("eval: make a temporary directory: %w: %w", fault.Of(err), err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, locktmp.Remove(tmp))
+		}
+	}()
+	l := suite.Loader{TmpDir: tmp}
+	closeNode := func() error { return nil }
+	if engine == engineNode {
+		if closeNode, err = a.openNode(ctx, &l, path); err != nil {
+			return nil, nil, err
+		}
+	}
+	s, cfg, err := l.LoadBoth(ctx, path, config)
+	if err != nil {
+		return nil, nil, errors.Join(err, closeNode())
+	}
+	return &loadedSuite{s, tmp, closeNode}, cfg, nil
+}
+
+// splitValues splits values at commas, except those of the known names.
+func splitValues(flag string, values, known []string) ([]string, error) {
+	var list []string
+	for _, v := range values {
+		for parts := strings.Split(v, ","); len(parts) > 0; {
+			n := len(parts) // the longest known name
+			for n > 1 && !slices.Contains(known, strings.Join(parts[:n], ",")) {
+				n--
+			}
+			name := strings.Join(parts[:n], ",")
+			if !slices.Contains(known, name) {
+				name = strings.TrimSpace(name)
+			}
+			if name == "" {
+				return nil, usagef("CLI option --%s requires non-empty comma-separated values.", flag)
+			}
+			list, parts = append(list, name), parts[n:]
+		}
+	}
+	return list, nil
+}
+
+// notRun gives an error the exit status of a suite that could not be run.
+func notRun(err error) error {
+	if passed := new(outcome); err == nil || errors.As(err, &passed) || fault.Of(err) == fault.Canceled {
+		return err
+	}
+	return &outcome{exitNotRun, err}
+}
+
+// userHome is the directory from which agents get credentials and settings, or "".
+func userHome() string {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return ""
+	}
+	return home
+}

@@ -1,0 +1,123 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/croft-run/croft/internal/daemon/app"
+)
+
+// gcAnswer is what croft gc removed.
+type gcAnswer struct {
+	Workspaces []string `json:"workspaces"` // ids of temporary workspaces
+	app.Collected
+}
+
+func (a *command) gcCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "gc",
+		Short: "Remove leftovers that belong to no workspace",
+		Long: `Remove leftovers of killed processes: files in the data directory, temporary workspaces of croft run,
+code, script and mcp, and containers and volumes of this host whose data directory entry is gone. Nothing in use is
+removed.
+
+Snapshots that were taken automatically (before an apply or a rollback, after a command, for a fork or a work) are removed
+at the age snapshots.maxAge of the configuration, 30 days by default, and those of removed workspaces at
+snapshots.removedAge, 7 days, unless a workspace started from them. Those that you took or named stay, and so do
+templates: croft snapshot rm and prune remove them. What stays is said on standard error, and until when.`,
+		Args: cobra.NoArgs,
+		RunE: run(func(ctx context.Context, _ []string) error {
+			return a.withSystem(ctx, "gc removes leftovers", func(s *app.System) error {
+				c, err := s.Client(ctx)
+				if err != nil {
+					return err
+				}
+				a.system = s
+				runs := a.sweepRuns(ctx, c)
+				forks, err := s.Discard(ctx, app.MCPLabel)
+				if err != nil {
+					return err
+				}
+				out := gcAnswer{Workspaces: slices.Concat([]string{}, runs, forks)}
+				if out.Collected, err = s.Collect(ctx); err != nil {
+					return err
+				}
+				return a.printAnswer(out, func(w io.Writer) error {
+					lines := out.lines()
+					if len(lines) == 0 {
+						a.note("croft: nothing to remove on this host")
+					}
+					for _, k := range out.Kept {
+						a.note("croft: kept %s", keptText(k))
+					}
+					return writeLines(w, lines)
+				})
+			})
+		}),
+	}
+}
+
+// lines says what was removed.
+func (g *gcAnswer) lines() []string {
+	var lines []string
+	if n := len(g.Workspaces); n > 0 {
+		lines = append(lines, fmt.Sprintf("removed %s of killed processes", countText(n, "temporary workspace")))
+	}
+	if n := len(g.Directories); n > 0 {
+		lines = append(lines, fmt.Sprintf("removed %s of workspaces without a record", countText(n, "directory")))
+	}
+	if g.Backup {
+		lines = append(lines, "removed what a killed backup left")
+	}
+	for _, c := range g.Containers {
+		what := "container"
+		if c.Volume {
+			what = "volume"
+		}
+		lines = append(lines, fmt.Sprintf("removed %s %s, of %s in %s", what, c.Name, c.Workspace, printable(c.Root)))
+	}
+	if n := len(g.Snapshots); n > 0 {
+		lines = append(lines, fmt.Sprintf("removed %s that had been taken automatically", countText(n, "snapshot")))
+	}
+	if g.Unused > 0 {
+		lines = append(lines, fmt.Sprintf("removed %s of caches and of tests of container engines", countText(g.Unused, "old file")))
+	}
+	return lines
+}
+
+// housekeep removes, once a day, what has expired in the data directory: who works with croft work
+// alone has no server that does so.
+func (a *command) housekeep(ctx context.Context) {
+	if a.system == nil || ctx.Err() != nil {
+		return
+	}
+	if err := a.system.Housekeep(ctx); err != nil {
+		a.note("croft: remove expired snapshots: %v", err)
+	}
+}
+
+// keptText says which snapshots stay, why, and until when.
+func keptText(k app.KeptSnapshots) string {
+	count := countText(k.Count, "snapshot")
+	until := func(key string) string {
+		if k.Until.IsZero() {
+			return fmt.Sprintf("for ever: %s is 0s", key)
+		}
+		return fmt.Sprintf("the first until %s: %s", timeText(k.Until), key)
+	}
+	switch k.Why {
+	case app.KeptOfRemoved:
+		return fmt.Sprintf("%s, taken automatically, of removed workspaces; %s", count, until("snapshots.removedAge"))
+	case app.KeptOfExisting:
+		return fmt.Sprintf("%s, taken automatically; %s", count, until("snapshots.maxAge"))
+	case app.KeptStart:
+		return fmt.Sprintf("%s, from which workspaces started, until these are removed", count)
+	case app.KeptTemplate:
+		return fmt.Sprintf("%s of templates, until croft template rm", count)
+	}
+	return fmt.Sprintf("%s that you or a program of yours took, until croft snapshot rm or prune", count)
+}

@@ -1,0 +1,261 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/croft-run/croft/client"
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/host/process"
+	"github.com/croft-run/croft/internal/host/toolchain"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// hostDirFlags are the flags for directories of the host that commands see besides their
+// workspace.
+type hostDirFlags struct {
+	rw, ro     []string
+	sockets    []string
+	toolchains []string
+}
+
+// registerFlags adds the flags. first is what the first directory of --rw, and a single one
+// of --ro, is besides.
+func (h *hostDirFlags) registerFlags(f *pflag.FlagSet, firstRW, firstRO string) {
+	f.StringArrayVar(&h.rw, "rw", nil, "mount this directory of the host writable"+firstRW+"; may be given several times")
+	f.StringArrayVar(&h.ro, "ro", nil, "mount this directory of the host read-only"+firstRO+"; may be given several times")
+	f.StringArrayVar(&h.sockets, "sockets", nil, "let commands connect to Unix sockets in this directory of the host, which --rw or --ro shows; may be given several times")
+	registerToolchains(f, &h.toolchains)
+}
+
+// registerToolchains adds the flag for toolchains.
+func registerToolchains(f *pflag.FlagSet, names *[]string) {
+	f.StringSliceVar(names, "toolchain", nil, "show toolchains below the home directory read-only, and their caches copy-on-write: auto, none or names ("+strings.Join(toolchain.Names(), ", ")+") (default none)")
+}
+
+func (h *hostDirFlags) given() bool {
+	return len(h.rw)+len(h.ro)+len(h.sockets) > 0 || h.wantsToolchains()
+}
+
+// wantsToolchains reports whether --toolchain asks for any.
+func (h *hostDirFlags) wantsToolchains() bool {
+	return len(h.toolchains) > 0 && !slices.Equal(h.toolchains, []string{toolchain.None})
+}
+
+// A boundDir is a directory of the host that is mounted, as an option of the sandbox.
+type boundDir struct {
+	Dir             string `json:"dir"`
+	ReadOnly        bool   `json:"readOnly,omitempty"`
+	HideCredentials bool   `json:"hideCredentials,omitempty"`
+	Optional        bool   `json:"optional,omitempty"`
+}
+
+// A layeredCache is a cache of the host with a private layer, as an option of the sandbox.
+type layeredCache struct {
+	Dir      string   `json:"dir"`
+	Home     string   `json:"home,omitempty"`
+	Var      string   `json:"var,omitempty"`
+	Hide     []string `json:"hide,omitempty"`
+	ReadOnly bool     `json:"readOnly,omitempty"`
+}
+
+// sandboxOptions are the options of the sandbox.
+type sandboxOptions struct {
+	Throwaway bool           `json:"throwaway,omitempty"`
+	Binds     []boundDir     `json:"binds,omitempty"`
+	Caches    []layeredCache `json:"caches,omitempty"`
+	Git       string         `json:"git,omitempty"`
+	Sockets   []string       `json:"sockets,omitempty"`
+	User      string         `json:"user,omitempty"`
+}
+
+// setUser gives the workload another user name if the host's user has the same one, and
+// directories below that home are shown.
+func (o *sandboxOptions) setUser(workspaceDir string) {
+	const workloadHome, other = "/home/croft", "agent"
+	shown := []string{workspaceDir}
+	for _, b := range o.Binds {
+		shown = append(shown, b.Dir)
+	}
+	for _, c := range o.Caches {
+		shown = append(shown, c.Dir)
+	}
+	if slices.ContainsFunc(shown, func(dir string) bool { return dir != "" && within(workloadHome, dir) }) {
+		o.User = other
+	}
+}
+
+// boundDirs returns the directories of --rw and --ro, in this order, and those of --sockets.
+func (a *command) boundDirs(h hostDirFlags) (dirs []boundDir, sockets []string, err error) {
+	shown, err := a.absoluteDirs(slices.Concat(h.rw, h.ro))
+	if err != nil {
+		return nil, nil, err
+	}
+	for i, dir := range shown {
+		dirs = append(dirs, boundDir{Dir: dir, ReadOnly: i >= len(h.rw)})
+	}
+	sockets, err = a.absoluteDirs(h.sockets)
+	return dirs, sockets, err
+}
+
+// absoluteDirs returns directories of the host from its root.
+func (a *command) absoluteDirs(dirs []string) ([]string, error) {
+	var all []string
+	for _, dir := range dirs {
+		if a.server != "" && !filepath.IsAbs(dir) {
+			return nil, usagef("%s is relative: with --server, give a directory of the server's host from its root", dir)
+		}
+		abs, err := filepath.Abs(dir)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, abs)
+	}
+	return all, nil
+}
+
+// addToolchains adds toolchains and caches to the options of a workspace, and their
+// variables to its policy. project is the directory whose files choose versions. What
+// overlaps with the workspace or with a directory of opts is left out: that shows it, or
+// replaces it.
+func (a *command) addToolchains(names []string, project string, spec *workspace.Spec, opts *sandboxOptions) error {
+	defer func() { opts.setUser(spec.Dir) }()
+	if len(names) == 0 {
+		return nil
+	}
+	if a.server != "" {
+		return usagef("--toolchain is for this host: with --server, name directories of the server's host with --ro")
+	}
+	found, err := toolchain.Find(toolchain.Options{Project: project}, names...)
+	if err != nil {
+		return err
+	}
+	taken := []string{}
+	if spec.Dir != "" {
+		taken = append(taken, spec.Dir)
+	}
+	for _, b := range opts.Binds {
+		taken = append(taken, b.Dir)
+	}
+	free := func(dir string) bool {
+		return dir != "" && !slices.ContainsFunc(taken, func(other string) bool { return within(dir, other) || within(other, dir) })
+	}
+	for _, dir := range toolchain.Dirs(found) {
+		if free(dir) {
+			opts.Binds = append(opts.Binds, boundDir{Dir: dir, ReadOnly: true, HideCredentials: true, Optional: true})
+		}
+	}
+	for _, c := range toolchain.Caches(found) {
+		if free(c.Dir) && (c.Home == "" || free(c.Home)) {
+			opts.Caches = append(opts.Caches, layeredCache{Dir: c.Dir, Home: c.Home, Var: c.Var, Hide: c.Hide, ReadOnly: c.ReadOnly})
+		}
+	}
+	if spec.Policy.Env == nil {
+		spec.Policy.Env = map[string]string{}
+	}
+	for k, v := range toolchain.Env(found, process.DefaultPath) {
+		if _, given := spec.Policy.Env[k]; !given { // --env
+			spec.Policy.Env[k] = v
+		}
+	}
+	return nil
+}
+
+// within reports whether path is dir or lies in it.
+func within(dir, path string) bool {
+	rel, err := filepath.Rel(dir, path)
+	return err == nil && filepath.IsLocal(rel)
+}
+
+// checkSandbox refuses directories of the host for a provider, by its name, that is not a
+// sandbox. What a server's providers are, is known only there.
+func (a *command) checkSandbox(provider string, h hostDirFlags) error {
+	if a.server != "" || !h.given() {
+		return nil
+	}
+	kind, err := a.providerKind(provider)
+	if err != nil || kind == sandboxKind {
+		return err
+	}
+	return fmt.Errorf("--rw, --ro, --sockets and --toolchain: %w: a workspace of kind %s has one directory; they are for the provider %s", fault.Unsupported, kind, sandboxKind)
+}
+
+// providerKind returns the kind of a provider of this host, by its name.
+func (a *command) providerKind(name string) (string, error) {
+	settings, err := a.settings()
+	if err != nil {
+		return "", err
+	}
+	kind, _, err := settings.Provider(name)
+	return kind, err
+}
+
+// isSandbox reports whether a provider of this host, by its name, is the sandbox.
+func (a *command) isSandbox(provider string) bool {
+	kind, err := a.providerKind(provider)
+	return err == nil && kind == sandboxKind
+}
+
+// noteCaches prints which caches start empty, where the isolation has no layers.
+func (a *command) noteCaches(ws client.Workspace, opts sandboxOptions) {
+	if len(opts.Caches) == 0 || ws.Traits == nil {
+		return
+	}
+	why := ""
+	switch ws.Traits.Isolation {
+	case driver.IsolationBubblewrap, driver.IsolationProcess:
+		why = fmt.Sprintf("isolation %s has no overlayfs", ws.Traits.Isolation)
+	default:
+		if ws.Policy.Limits[driver.ResourceDisk].Max > 0 {
+			why = "with a limit of disk space there is no layer"
+		}
+	}
+	var cold []string
+	for _, c := range opts.Caches {
+		if !c.ReadOnly || ws.Traits.Isolation == driver.IsolationProcess {
+			cold = append(cold, c.Dir)
+		}
+	}
+	if why != "" && len(cold) > 0 {
+		a.note("croft: caches that start empty: %s: %s", strings.Join(cold, ", "), why)
+	}
+}
+
+// gitTimeout bounds a question to git about its configuration.
+const gitTimeout = 2 * time.Second
+
+// addGitIdentity adds the name and the address with which the user commits in a directory to
+// the variables of a workspace: commands inside do not see ~/.gitconfig. Nothing else of that
+// is passed on. What --env sets stays.
+func (a *command) addGitIdentity(ctx context.Context, dir string, spec *workspace.Spec) {
+	if a.server != "" || dir == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, gitTimeout)
+	defer cancel()
+	out, err := userGit(ctx, dir, nil, "config", "--get-regexp", `^user\.(name|email)$`)
+	if err != nil {
+		return // no identity, or no git: git inside says so
+	}
+	if spec.Policy.Env == nil {
+		spec.Policy.Env = map[string]string{}
+	}
+	given := maps.Clone(spec.Policy.Env)
+	for line := range strings.Lines(out) { // the narrowest scope comes last
+		key, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		for _, who := range []string{"GIT_AUTHOR_", "GIT_COMMITTER_"} {
+			name := who + strings.ToUpper(strings.TrimPrefix(key, "user."))
+			if _, set := given[name]; !set && value != "" {
+				spec.Policy.Env[name] = value
+			}
+		}
+	}
+}

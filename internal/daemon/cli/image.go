@@ -1,0 +1,126 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/croft-run/croft/internal/daemon/app"
+)
+
+func (a *command) imageCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "image",
+		Short: "Manage container images",
+		Long: `Manage the images of this host's container engine, for workspaces of the provider docker
+(croft ws open --provider docker --options '{"image":"NAME"}'). The default image is
+debian:stable-slim.`,
+		Args: cobra.ArbitraryArgs,
+		RunE: runGroup,
+	}
+	cmd.AddCommand(a.imageListCommand(), a.imageImportCommand(), a.imageRmCommand())
+	return cmd
+}
+
+// withSystem runs f on the data directory of this host.
+func (a *command) withSystem(ctx context.Context, what string, f func(s *app.System) error) (err error) {
+	if a.server != "" {
+		return usagef("%s of this host: run it where the server is, without --server", what)
+	}
+	sys, err := a.openSystem(ctx, app.Config{Operator: true, Log: a.newLogger(slog.LevelError)})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, sys.Close(ctx)) }()
+	return f(sys)
+}
+
+const imagesOf = "image manages the container engine"
+
+func (a *command) imageListCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Aliases: []string{"ls"}, Short: "List the images that have names", Args: cobra.NoArgs,
+		RunE: run(func(ctx context.Context, _ []string) error {
+			return a.withSystem(ctx, imagesOf, func(s *app.System) error {
+				list, err := s.Images(ctx)
+				if err != nil {
+					return err
+				}
+				return a.printAnswer(list, func(w io.Writer) error { return writeTable(w, imageRows(list), "CREATED", "BYTES") })
+			})
+		}),
+	}
+}
+
+func imageRows(list []app.Image) [][]string {
+	rows := [][]string{{"NAME", "CREATED", "BYTES", "ID"}}
+	for _, img := range list {
+		id := strings.TrimPrefix(img.ID, "sha256:")
+		for _, name := range img.Names {
+			rows = append(rows, []string{printable(name), timeText(img.Created), strconv.FormatInt(img.Size, 10), id[:min(12, len(id))]})
+		}
+	}
+	return rows
+}
+
+func (a *command) imageImportCommand() *cobra.Command {
+	var from app.ImageSource
+	cmd := &cobra.Command{
+		Use:   "import NAME [PATH]",
+		Short: "Import an image from a file of this host, or make one from a template",
+		Long: `Import an image under a name: from an OCI layout (a directory), a tarball of docker save, or a
+Dockerfile, which is built with its directory as context; or, with --template, from the files of a template.
+No registry is needed, unless a Dockerfile names an image that is missing.`,
+		Example: `  croft image import tools:1 ./tools.tar
+  croft image import tools:1 ./layout/
+  croft image import tools:1 ./Dockerfile
+  croft image import app:1 --template app`,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: run(func(ctx context.Context, args []string) error {
+			if (len(args) == 2) == (from.Template != "") {
+				return usagef("give either the path of an image or Dockerfile, or --template")
+			}
+			if len(args) == 2 {
+				var err error
+				if from.Path, err = filepath.Abs(args[1]); err != nil {
+					return err
+				}
+			}
+			return a.withSystem(ctx, imagesOf, func(s *app.System) error {
+				_, stop := a.startProgress("importing the image")
+				err := s.ImportImage(ctx, from, args[0])
+				stop()
+				if err != nil {
+					return err
+				}
+				return a.printAnswer(map[string]string{"imported": args[0]}, func(w io.Writer) error {
+					_, err := fmt.Fprintln(w, args[0])
+					return err
+				})
+			})
+		}),
+	}
+	cmd.Flags().StringVar(&from.Template, "template", "", "a template, by its name")
+	return cmd
+}
+
+func (a *command) imageRmCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "rm NAME", Short: "Remove a name of an image; the last name removes the image", Args: cobra.ExactArgs(1),
+		RunE: run(func(ctx context.Context, args []string) error {
+			return a.withSystem(ctx, imagesOf, func(s *app.System) error {
+				if err := s.RemoveImage(ctx, args[0]); err != nil {
+					return err
+				}
+				return a.printJSONOnly(map[string]string{"removed": args[0]})
+			})
+		}),
+	}
+}

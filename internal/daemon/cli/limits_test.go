@@ -1,0 +1,101 @@
+package cli
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
+
+	"github.com/croft-run/croft/eval"
+	"github.com/croft-run/croft/internal/daemon/config"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// TestEveryLimitHasAFlag gives each flag a number of its own, to a workspace and to an
+// evaluation.
+func TestEveryLimitHasAFlag(t *testing.T) {
+	want, args := driver.Limits{}, []string{}
+	for i, r := range driver.Resources {
+		text := map[driver.Unit]string{driver.UnitBytes: "%dK", driver.UnitMillicores: "%dm", driver.UnitNanoseconds: "%dms", driver.UnitCount: "%d"}[r.Unit]
+		text = fmt.Sprintf(text, 100+i)
+		n, err := config.ParseAmount(r.Unit, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want[r.Name] = driver.Limit{Max: n}
+		args = append(args, "--"+limitFlagName(r), text)
+	}
+	var p policyFlags
+	f := pflag.NewFlagSet("open", pflag.ContinueOnError)
+	p.registerFlags(f)
+	if err := f.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	var spec workspace.Spec
+	if err := p.apply(&spec, false); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, spec.Policy.Limits); diff != "" {
+		t.Errorf("the limits of the workspace differ (-want +got):\n%s", diff)
+	}
+	var place envFlags
+	f = pflag.NewFlagSet("eval", pflag.ContinueOnError)
+	place.registerFlags(f)
+	if err := f.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	var opts eval.Options
+	if err := place.apply(&opts); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, opts.Limits); diff != "" {
+		t.Errorf("the limits of the evaluation differ (-want +got):\n%s", diff)
+	}
+	if err := f.Parse([]string{args[0], "0"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := place.policy.requestedLimits()[driver.Resources[0].Name]; got.Max != 0 {
+		t.Errorf("a limit of 0 is %+v, want none", got)
+	}
+}
+
+// TestLimitsAreDocumented compares the table of limits in docs/isolation.md with the
+// resources.
+func TestLimitsAreDocumented(t *testing.T) {
+	const page, head = "../../../docs/isolation.md", "| flag | limit of | `limits` in a policy | at the limit |\n|---|---|---|---|\n"
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(text), head)
+	got, after, ends := strings.Cut(rest, "\n\n")
+	if !ok || !ends {
+		t.Fatalf("%s has no table of limits", page)
+	}
+	var rows []string
+	for _, r := range driver.Resources {
+		rows = append(rows, fmt.Sprintf("| `--%s %s` | %s | `%s`, in JSON %s | %s |", limitFlagName(r), config.Example(r.Unit), r.Doc, r.Name, inJSON(r.Unit), r.Beyond))
+	}
+	want := strings.Join(rows, "\n")
+	if flag.Lookup("update").Value.String() == "true" { // which the tests of scripts define
+		if err := os.WriteFile(page, []byte(before+head+want+"\n\n"+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if got != want {
+		t.Errorf("the table of limits in %s is\n%s\nwant\n%s\n-update rewrites it", page, got, want)
+	}
+}
+
+func inJSON(u driver.Unit) string {
+	if u == driver.UnitCount {
+		return "a number"
+	}
+	return string(u)
+}

@@ -1,0 +1,115 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/croft-run/croft/client"
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/profile"
+)
+
+func (a *command) profileCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "profile [DIR]",
+		Short: "Detect the projects in a directory, and their commands",
+		Long: `Detect the projects in a directory of this host (default the current one) and the commands to
+build, test and lint them, each with the file that it was found in. For a workspace, see croft ws
+profile.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: run(func(_ context.Context, args []string) error {
+			dir := "."
+			if len(args) == 1 {
+				dir = args[0]
+			}
+			return a.printDirProfile(dir)
+		}),
+	}
+}
+
+func (a *command) printDirProfile(dir string) error {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return hostError("profile", dir, err)
+	}
+	if !info.IsDir() {
+		return fmt.Errorf("profile %s: %w: it is not a directory", dir, fault.InvalidArgument)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close() //nolint:errcheck // closing a directory can lose nothing
+	p, err := profile.Detect(root.FS(), nil)
+	if err != nil {
+		return err
+	}
+	settings, err := a.settings()
+	if err != nil {
+		return err
+	}
+	p = p.With(settings.CommandsOf())
+	return a.printAnswer(p, func(w io.Writer) error { return a.printProfile(w, p) })
+}
+
+func (a *command) wsProfileCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "profile NAME",
+		Short: "Detect the projects in a workspace, and their commands",
+		Args:  cobra.ExactArgs(1),
+		RunE: run(func(ctx context.Context, args []string) error {
+			return a.withClient(ctx, func(c *client.Client) error {
+				data, err := c.Profile(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				var p profile.Profile
+				if err := json.Unmarshal(data, &p); err != nil {
+					return fmt.Errorf("profile %s: %w: %w", args[0], fault.Unavailable, err)
+				}
+				return a.printAnswer(data, func(w io.Writer) error { return a.printProfile(w, p) })
+			})
+		}),
+	}
+}
+
+func (a *command) printProfile(w io.Writer, p profile.Profile) error {
+	if len(p.Projects) == 0 {
+		a.note("no project found")
+	}
+	for i, q := range p.Projects {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		rows := [][]string{{"project", printable(q.Dir)}, {"ecosystem", string(q.Ecosystem), printable(q.Proof)}}
+		if q.PackageManager != "" {
+			rows = append(rows, []string{"manager", q.PackageManager, printable(q.PackageManagerProof)})
+		}
+		for _, c := range []struct {
+			name    string
+			command profile.Command
+		}{
+			{"install", q.Install}, {"build", q.Build}, {"format", q.Format}, {"lint", q.Lint},
+			{"typecheck", q.Typecheck}, {"test", q.Test}, {"scoped test", q.ScopedTest},
+		} {
+			if !c.command.IsZero() {
+				rows = append(rows, []string{c.name, printable(c.command.String()), printable(c.command.Proof)})
+			}
+		}
+		if err := writeTable(w, rows); err != nil {
+			return err
+		}
+		for _, warning := range q.Warnings {
+			a.note("warning: %s", warning)
+		}
+	}
+	for _, warning := range p.Warnings {
+		a.note("warning: %s", warning)
+	}
+	return nil
+}

@@ -1,0 +1,373 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/croft-run/croft/client"
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/daemon/work"
+	"github.com/croft-run/croft/snapshot"
+)
+
+type workApplyOptions struct {
+	wsApplyOptions
+	into    string
+	commit  bool
+	discard bool
+}
+
+func (a *command) workApplyCommand() *cobra.Command {
+	var opts workApplyOptions
+	cmd := &cobra.Command{
+		Use:   "apply [NAME] [PATH...]",
+		Short: "Merge the changes of a work into the project",
+		Long: `Merge the changes of a work into the project: all, or those at PATHs or of --hunk. Files that changed in the
+project meanwhile are merged line by line. On a conflict nothing is written, the conflicts are listed and the exit
+status is 15. croft work undo takes an apply back.
+
+With --commit the changes become a commit of the branch that is checked out, with --branch a commit of another branch, without
+touching the work tree. Hooks of the repository do not run.
+
+.git is never applied; autorun files are named and left out until --allow-autorun, and ignored files until --ignored.`,
+		Example: "  croft work apply\n  croft work apply app-claude src\n  croft work apply --commit -m 'fix the parser'\n  croft work apply --branch agent/fix",
+		Args:    cobra.ArbitraryArgs,
+		RunE:    run(func(ctx context.Context, args []string) error { return a.workApply(ctx, opts, args) }),
+	}
+	f := cmd.Flags()
+	f.StringVar(&opts.into, "into", "", "apply to this directory instead of the project's")
+	f.StringArrayVar(&opts.hunks, "hunk", nil, "PATH:N, apply only the Nth hunk of a file, in the order of work diff; may be given several times")
+	f.BoolVar(&opts.apply.Markers, "markers", false, "write conflicts of lines into the files, with the markers of git")
+	f.BoolVar(&opts.apply.DryRun, "dry-run", false, "list the changes without writing them")
+	f.BoolVar(&opts.commit, "commit", false, "commit the changes")
+	f.StringVar(&opts.branch, "branch", "", "commit to this branch instead, without touching the work tree")
+	f.StringVarP(&opts.message, "message", "m", "", "message of the commit")
+	f.BoolVar(&opts.commits, "commits", false, "bring the commits that were made inside, as refs/croft/NAME/*, or as the branch of --branch")
+	f.BoolVar(&opts.apply.Autorun, "allow-autorun", false, "apply autorun files, too: review them first")
+	f.BoolVar(&opts.apply.Ignored, "ignored", false, "apply files that .gitignore excludes and caches, too")
+	f.BoolVar(&opts.discard, "discard", false, "remove the work when all was applied")
+	return cmd
+}
+
+func (a *command) workApply(ctx context.Context, opts workApplyOptions, args []string) error {
+	if opts.commit && (opts.branch != "" || opts.commits || opts.apply.Markers || opts.apply.DryRun) {
+		return usagef("--commit excludes --branch, --commits, --markers and --dry-run")
+	}
+	if opts.discard && (len(opts.hunks) > 0 || opts.apply.DryRun) {
+		return usagef("--discard removes the work: leave it out to apply a part")
+	}
+	err := a.withWork(ctx, args, func(c *client.Client, w *workOf, rest []string) (err error) {
+		opts.name = w.Name
+		if opts.dir = opts.into; opts.dir == "" {
+			if opts.dir, err = w.dir(); err != nil {
+				return err
+			}
+		}
+		if len(rest) > 0 {
+			opts.apply.Only, err = pathsIn(opts.dir, rest)
+		}
+		if err == nil {
+			err = a.oneWork(ctx, c, w, rest)
+		}
+		if err == nil && opts.discard && len(rest) > 0 {
+			err = usagef("--discard removes the work: leave it out to apply a part")
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := a.applyWork(ctx, opts); err != nil || !opts.discard {
+		return err
+	}
+	return a.withClient(ctx, func(c *client.Client) error {
+		return errors.Join(a.wsRm(ctx, c, []string{opts.name}), a.removeHomes(ctx, c))
+	})
+}
+
+// oneWork refuses a path that names another work of the project, and no file.
+func (a *command) oneWork(ctx context.Context, c *client.Client, w *workOf, paths []string) error {
+	if len(paths) == 0 {
+		return nil
+	}
+	list, err := a.works(ctx, c, w.Labels[work.ProjectLabel])
+	if err != nil {
+		return err
+	}
+	for _, ws := range list {
+		if _, err := os.Lstat(ws.Name); slices.Contains(paths, ws.Name) && errors.Is(err, fs.ErrNotExist) {
+			return usagef("%s is a work, not a path: apply one work after the other, %s and then %s", ws.Name, w.Name, ws.Name)
+		}
+	}
+	return nil
+}
+
+// applyWork applies a work whose name, directory and selection are set.
+func (a *command) applyWork(ctx context.Context, opts workApplyOptions) error {
+	opts.toUndo = "croft work undo " + opts.name
+	if opts.into != "" {
+		opts.toUndo += " --into " + printable(opts.into)
+	}
+	if opts.commits {
+		return a.wsApplyCommits(ctx, opts.wsApplyOptions)
+	}
+	if opts.commit {
+		if opts.message == "" {
+			opts.message = "Apply the changes of " + opts.name
+		}
+		opts.check = func(d *snapshot.Comparison) error { return checkCommitted(ctx, opts.dir, d, opts.apply.Only) }
+		opts.after = func(paths []string) error { return a.commitPaths(ctx, opts.dir, paths, opts.message) }
+	}
+	return a.wsApply(ctx, opts.wsApplyOptions)
+}
+
+// userGit runs the user's git in a directory, with the user's configuration but without
+// hooks, which may run what was just applied. It reads paths with pathspecs, as there may be
+// more of them than a command line holds.
+func userGit(ctx context.Context, dir string, paths []string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "git", slices.Concat([]string{"-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "--literal-pathspecs"}, args)...)
+	cmd.Dir, cmd.Stdin = dir, strings.NewReader(strings.Join(paths, "\x00"))
+	cmd.Env = append(os.Environ(), "LC_ALL=C")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("git %s: %w: %s", args[0], fault.Failed, oneLine(string(out)))
+	}
+	return string(out), nil
+}
+
+// checkCommitted refuses a commit that would fail for lack of an author, or that would contain
+// changes of the user: those of files that the work changed.
+func checkCommitted(ctx context.Context, dir string, d *snapshot.Comparison, only []string) error {
+	paths := only
+	if len(paths) == 0 {
+		for _, ch := range d.Changes {
+			paths = append(paths, ch.Path)
+		}
+	}
+	if _, err := userGit(ctx, dir, nil, "rev-parse", "--git-dir"); err != nil { // dir has no repository, or git refuses one of another user
+		return fmt.Errorf("apply --commit: %w; nothing was applied", err)
+	}
+	if _, err := userGit(ctx, dir, nil, "var", "GIT_COMMITTER_IDENT"); err != nil {
+		return fmt.Errorf("apply --commit: %w: git does not know who you are, and nothing was applied: run git config user.name NAME and git config user.email ADDRESS", fault.WrongState)
+	}
+	if err := checkFilters(ctx, dir, paths); err != nil {
+		return err
+	}
+	out, err := userGit(ctx, dir, nil, "status", "--porcelain", "-z", "--no-renames", "--untracked-files=all")
+	if err != nil {
+		return err
+	}
+	prefix, err := userGit(ctx, dir, nil, "rev-parse", "--show-prefix") // status has paths from the root of the repository
+	if err != nil {
+		return err
+	}
+	work := map[string]bool{} // what the work changed
+	for _, p := range paths {
+		work[path.Join(strings.TrimSuffix(prefix, "\n"), p)] = true
+	}
+	for entry := range strings.SplitSeq(out, "\x00") {
+		const state = 3 // bytes before the path
+		if len(entry) <= state {
+			continue
+		}
+		// A path of the work may be a directory.
+		for at := strings.TrimSuffix(entry[state:], "/"); ; at = path.Dir(at) {
+			if work[at] {
+				return fmt.Errorf("apply --commit: %w: files that the work changed have changes of yours that are not committed, such as %s: commit or stash them first",
+					fault.WrongState, printable(entry[state:]))
+			}
+			if at == "." {
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// checkFilters refuses a commit for which git would run a filter of the user's configuration
+// that may run files of the project: the work may have changed these.
+func checkFilters(ctx context.Context, dir string, paths []string) error {
+	out, err := userGit(ctx, dir, paths, "check-attr", "--stdin", "-z", "filter")
+	if err != nil {
+		return err
+	}
+	const fields = 3 // path, attribute and value
+	seen := map[string]bool{"unspecified": true, "unset": true, "set": true}
+	for all := strings.Split(out, "\x00"); len(all) > fields; all = all[fields:] {
+		name := all[fields-1]
+		if seen[name] {
+			continue
+		}
+		seen[name] = true
+		for _, key := range []string{"clean", "process"} {
+			command, err := userGit(ctx, dir, nil, "config", "--default", "", "--get", "filter."+name+"."+key)
+			if err != nil {
+				return err
+			}
+			if command = strings.TrimSpace(command); filterRunsFiles(dir, command) {
+				return fmt.Errorf("apply --commit: %w: git would run the filter %s (%s), which may run files that the work changed; nothing was applied: "+
+					"apply without --commit, look at the changes, and commit with git", fault.PermissionDenied, printable(name), printable(command))
+			}
+		}
+	}
+	return nil
+}
+
+// filterRunsFiles reports whether the command of a filter is more than a program in PATH, or
+// elsewhere on the host, with arguments that are no files of the project.
+func filterRunsFiles(dir, command string) bool {
+	command = strings.ReplaceAll(command, `"`, "")
+	if strings.ContainsAny(command, "$`;&|<>(){}[]*?!~'\\\n") {
+		return true
+	}
+	for _, word := range strings.Fields(command) {
+		at := word
+		if !filepath.IsAbs(word) {
+			at = filepath.Join(dir, word)
+		}
+		rel, err := filepath.Rel(dir, at)
+		inside := err == nil && filepath.IsLocal(rel)
+		if _, err := os.Lstat(at); inside && (err == nil || strings.Contains(word, "/")) {
+			return true
+		}
+	}
+	return false
+}
+
+// pathspecs are the arguments of git that read paths from standard input.
+var pathspecs = []string{"--pathspec-from-file=-", "--pathspec-file-nul"}
+
+// commitPaths commits files of the work tree. Directories, which git does not have, and
+// removed files that it did not have are left out.
+func (a *command) commitPaths(ctx context.Context, dir string, paths []string, message string) error {
+	out, err := userGit(ctx, dir, nil, "ls-files", "-z")
+	if err != nil {
+		return err
+	}
+	tracked := map[string]bool{}
+	for name := range strings.SplitSeq(out, "\x00") {
+		tracked[name] = true
+	}
+	paths = slices.DeleteFunc(slices.Clone(paths), func(name string) bool {
+		info, err := os.Lstat(filepath.Join(dir, name))
+		return err != nil && !tracked[name] || err == nil && info.IsDir() && !tracked[name]
+	})
+	if len(paths) == 0 {
+		a.note("nothing to commit: git has no empty directories")
+		return nil
+	}
+	if _, err := userGit(ctx, dir, paths, append([]string{"add", "--all"}, pathspecs...)...); err != nil {
+		return err
+	}
+	if _, err := userGit(ctx, dir, paths, append([]string{"commit", "--quiet", "--no-verify", "--message", message}, pathspecs...)...); err != nil {
+		// The files had no changes that were staged: see checkCommitted.
+		_, rerr := userGit(context.WithoutCancel(ctx), dir, paths, append([]string{"reset", "--quiet"}, pathspecs...)...)
+		return errors.Join(err, rerr)
+	}
+	commit, err := userGit(ctx, dir, nil, "rev-parse", "--short", "HEAD")
+	if err == nil {
+		a.note("committed %s", strings.TrimSpace(commit))
+	}
+	return err
+}
+
+func (a *command) workUndoCommand() *cobra.Command {
+	var force, dryRun bool
+	var into string
+	cmd := &cobra.Command{
+		Use:   "undo [NAME]",
+		Short: "Take back the last apply to the project, or the last one of a work",
+		Long: `Take back the last apply to the project, or the last one of the work NAME, which may have been
+discarded. A commit stays: revert it with git.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: run(func(ctx context.Context, args []string) error {
+			e, err := a.workEnv(into == "" && len(args) == 0)
+			if err != nil {
+				return err
+			}
+			dir := "" // that of the last apply of the work
+			switch {
+			case into == "" && len(args) == 0:
+				dir = e.project.Dir
+			case into != "":
+				if dir, err = filepath.Abs(into); err != nil {
+					return err
+				}
+			}
+			name := ""
+			if len(args) == 1 {
+				name = args[0]
+			}
+			return a.workUndo(ctx, dir, name, snapshot.UndoOptions{Force: force, DryRun: dryRun})
+		}),
+	}
+	f := cmd.Flags()
+	f.StringVar(&into, "into", "", "the directory of apply --into")
+	f.BoolVar(&force, "force", false, "also if the files were changed since, which are overwritten")
+	f.BoolVar(&dryRun, "dry-run", false, "list the files without changing them")
+	return cmd
+}
+
+func (a *command) workUndo(ctx context.Context, dir, name string, opts snapshot.UndoOptions) error {
+	store, journals, err := a.hostStore(ctx)
+	if err != nil {
+		return err
+	}
+	real := ""
+	if dir != "" {
+		if real, err = filepath.EvalSymlinks(dir); err != nil {
+			return fmt.Errorf("work: undo in %s: %w", printable(dir), fault.Of(err))
+		}
+	}
+	list, err := store.List(ctx)
+	if err != nil && fault.CauseOf(err) != fault.CauseCorrupt {
+		return err
+	}
+	var last *snapshot.Manifest
+	for _, m := range list {
+		to := m.Labels[snapshot.DirLabel]
+		if to == "" || real != "" && to != real || name != "" && m.Workspace != name && m.Labels[snapshot.NameLabel] != name {
+			continue
+		}
+		if last == nil || m.Created.After(last.Created) {
+			last = m
+		}
+	}
+	switch {
+	case last == nil && name == "":
+		return fmt.Errorf("work: undo: %w: nothing was applied to %s", fault.NotFound, printable(dir))
+	case last == nil:
+		return fmt.Errorf("work: undo: %w: no apply of %s is left to take back", fault.NotFound, name)
+	}
+	dir = last.Labels[snapshot.DirLabel]
+	opts.Journals = journals
+	res, err := snapshot.Undo(ctx, store, last.ID, dir, &opts)
+	switch {
+	case fault.Of(err) == fault.Conflict && name != "":
+		return fmt.Errorf("%w; --force does so; a later apply is undone first: croft work undo without a name", err)
+	case fault.Of(err) == fault.Conflict:
+		return fmt.Errorf("%w; --force does so", err)
+	}
+	if err != nil {
+		return err
+	}
+	if !opts.DryRun {
+		a.note("took back the apply of %s of %s", orDash(last.Labels[snapshot.NameLabel]), timeText(last.Created))
+		// The next undo is about the apply before it.
+		if err := store.Delete(ctx, last.ID); err != nil {
+			return err
+		}
+	}
+	return a.printAnswer(res, func(w io.Writer) error { return writeLines(w, res.Paths) })
+}

@@ -1,0 +1,125 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/croft-run/croft/client"
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/daemon/work"
+	"github.com/croft-run/croft/internal/suggest"
+)
+
+// works lists the works of a project, or all if key is "".
+func (a *command) works(ctx context.Context, c *client.Client, key string) ([]client.Workspace, error) {
+	list, err := c.List(ctx, client.Filter{})
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(list, func(ws client.Workspace) bool {
+		of := ws.Labels[work.ProjectLabel]
+		return of == "" || key != "" && of != key
+	}), nil
+}
+
+// A workOf is a work that a command is about.
+type workOf struct {
+	client.Workspace
+	project string // directory, "" if it is not known any more
+}
+
+// findWork returns the work that the first argument names, or the only one of the project,
+// and the other arguments.
+func (a *command) findWork(ctx context.Context, c *client.Client, e *workEnv, args []string) (*workOf, []string, error) {
+	all, err := a.works(ctx, c, "")
+	if err != nil {
+		return nil, nil, err
+	}
+	found := func(ws client.Workspace) *workOf {
+		return &workOf{ws, work.ProjectOf(e.data, ws.Labels[work.ProjectLabel])}
+	}
+	var names []string
+	var own []client.Workspace
+	for _, ws := range all {
+		if len(args) > 0 && (ws.Name == args[0] || ws.ID == args[0]) {
+			return found(ws), args[1:], nil
+		}
+		names = append(names, ws.Name)
+		if ws.Labels[work.ProjectLabel] == e.project.Key() {
+			own = append(own, ws)
+		}
+	}
+	switch {
+	case len(own) == 1:
+		return found(own[0]), args, nil
+	case len(args) > 0 && len(own) == 0:
+		return nil, nil, fmt.Errorf("work %q: %w%s", args[0], fault.NotFound, suggest.Hint(args[0], names))
+	case e.project.Dir == "":
+		return nil, nil, usagef("this directory is no project: name a work; croft work list --all lists them")
+	case len(own) == 0:
+		return nil, nil, noWorks(e)
+	}
+	names = nil
+	for _, ws := range own {
+		names = append(names, ws.Name)
+	}
+	hint := ""
+	if len(args) > 0 {
+		hint = suggest.Hint(args[0], names)
+	}
+	return nil, nil, usagef("%s has several works: name one of %s%s", printable(e.project.Dir), strings.Join(names, ", "), hint)
+}
+
+// noWorks is the error for a project without works.
+func noWorks(e *workEnv) error {
+	return fmt.Errorf("work: %w: the project %s has no work; croft work list --all lists those of other projects", fault.NotFound, printable(e.project.Dir))
+}
+
+// withWork runs f with the work that the arguments name.
+func (a *command) withWork(ctx context.Context, args []string, f func(c *client.Client, w *workOf, rest []string) error) error {
+	e, err := a.workEnv(false)
+	if err != nil {
+		return err
+	}
+	return a.withClient(ctx, func(c *client.Client) error {
+		w, rest, err := a.findWork(ctx, c, e, args)
+		if err != nil {
+			return err
+		}
+		return f(c, w, rest)
+	})
+}
+
+// dir returns the directory of the work's project.
+func (w *workOf) dir() (string, error) {
+	if w.project == "" {
+		return "", fmt.Errorf("work %s: %w: its project is not known any more; name a directory with --into", w.Name, fault.NotFound)
+	}
+	if info, err := os.Stat(w.project); err != nil || !info.IsDir() {
+		return "", fmt.Errorf("work %s: %w: its project %s was removed; the work is unchanged: name a directory with --into", w.Name, fault.NotFound, printable(w.project))
+	}
+	return w.project, nil
+}
+
+// pathsIn returns paths, which are relative to the current directory, relative to dir.
+func pathsIn(dir string, paths []string) ([]string, error) {
+	var list []string
+	for _, p := range paths {
+		abs, err := filepath.Abs(p)
+		if err == nil {
+			if real, rerr := filepath.EvalSymlinks(filepath.Dir(abs)); rerr == nil {
+				abs = filepath.Join(real, filepath.Base(abs))
+			}
+		}
+		rel, rerr := filepath.Rel(dir, abs)
+		if err != nil || rerr != nil || !filepath.IsLocal(rel) {
+			return nil, usagef("%s is no work, and as a path it is not in %s", p, dir)
+		}
+		list = append(list, filepath.ToSlash(rel))
+	}
+	return list, nil
+}

@@ -1,0 +1,508 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/croft-run/croft/client"
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/daemon/work"
+	"github.com/croft-run/croft/internal/suggest"
+	"github.com/croft-run/croft/snapshot"
+	"github.com/croft-run/croft/workspace"
+)
+
+// workAnswer is a work as work list --json prints it.
+type workAnswer struct {
+	Name    string    `json:"name"`
+	ID      string    `json:"id"`
+	Agent   string    `json:"agent"`
+	Project string    `json:"project,omitempty"` // directory
+	Running bool      `json:"running"`           // its agent runs, or a process has it open
+	Open    bool      `json:"open"`              // a process has it open
+	Created time.Time `json:"created"`
+
+	Isolation string `json:"isolation"` // the weakest level that was asked for, or the provider
+
+	network string // detachedNetwork
+}
+
+func (a *command) workListCommand() *cobra.Command {
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the works of the project, oldest first",
+		Args:  cobra.NoArgs,
+		RunE: run(func(ctx context.Context, _ []string) error {
+			e, err := a.workEnv(!all)
+			if err != nil {
+				return err
+			}
+			key := ""
+			if !all {
+				key = e.project.Key()
+			}
+			return a.withClient(ctx, func(c *client.Client) error { return a.workList(ctx, c, key) })
+		}),
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "those of all projects")
+	return cmd
+}
+
+func (a *command) workList(ctx context.Context, c *client.Client, key string) error {
+	settings, err := a.settings()
+	if err != nil {
+		return err
+	}
+	all, err := a.works(ctx, c, key)
+	if err != nil {
+		return err
+	}
+	list := []workAnswer{}
+	for _, ws := range all {
+		one := workAnswer{Name: ws.Name, ID: ws.ID, Agent: ws.Labels[work.AgentLabel], Created: ws.CreatedAt, network: detachedNetwork(ws),
+			Isolation: cmp.Or(string(ws.Policy.Isolation), ws.Kind), Project: work.ProjectOf(settings.Data, ws.Labels[work.ProjectLabel])}
+		one.Open = isOpenWork(ctx, c, ws)
+		one.Running = one.Open || a.agentRuns(ctx, ws)
+		list = append(list, one)
+	}
+	return a.printAnswer(list, func(w io.Writer) error {
+		rows := [][]string{{"NAME", "AGENT", "STATE", "ISOLATION", "CREATED", "PROJECT"}}
+		for _, one := range list {
+			state := "ended"
+			if one.Running {
+				state = "running"
+			}
+			rows = append(rows, []string{one.Name, one.Agent, state, one.Isolation, timeText(one.Created), orDash(one.Project)})
+		}
+		if err := writeTable(w, rows, "CREATED", "AGENT", "ISOLATION", "PROJECT"); err != nil {
+			return err
+		}
+		for _, one := range list {
+			if one.Running && !one.Open {
+				a.note("croft: %s runs without a terminal%s; come back with: croft work attach %s", one.Name, one.network, one.Name)
+			}
+		}
+		return nil
+	})
+}
+
+// isOpenWork reports whether a process has a work open.
+func isOpenWork(ctx context.Context, c *client.Client, ws client.Workspace) bool {
+	d, err := c.Describe(ctx, ws.ID)
+	return err == nil && slices.ContainsFunc(d.Holders, func(h client.Holder) bool { return !h.Died })
+}
+
+// agentRuns reports whether the agent of a work runs that no process has open: its terminal
+// was closed or killed.
+func (a *command) agentRuns(ctx context.Context, ws client.Workspace) bool {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second) // a guest that runs answers in milliseconds
+	defer cancel()
+	list, err := a.system.RunningSessions(ctx, ws.Kind, ws.ID)
+	if err != nil {
+		a.note("croft: %s: can't tell whether its agent runs: %v", ws.Name, err)
+	}
+	return agentSession(list) != ""
+}
+
+// agentSession returns the id of the session of a work's agent, "" if it does not run.
+func agentSession(list []workspace.SessionInfo) (id string) {
+	for _, s := range list {
+		if s.Running && s.TTY && s.Labels[agentLabel] != "" {
+			id = s.ID
+		}
+	}
+	return id
+}
+
+func (a *command) workAttachCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "attach [NAME] [-- ARGUMENT...]",
+		Short: "Return to the agent of a work; an agent that has ended is started again",
+		Long: `Return to the agent of a work. An agent that has ended is started again, with the files of its home, such as its
+conversations; --continue lets it continue the last one.`,
+		Example: "  croft work attach\n  croft work attach app-claude --continue",
+		Args:    cobra.ArbitraryArgs,
+	}
+	var opts workAttachOptions
+	f := cmd.Flags()
+	f.BoolVar(&opts.continues, "continue", false, "an agent that has ended continues its last conversation")
+	f.BoolVar(&opts.start.NoAsk, "yolo", false, "the agent asks for no permissions: the sandbox is the boundary")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if dash := cmd.ArgsLenAtDash(); dash >= 0 {
+			args, opts.start.Words = args[:dash], args[dash:]
+		}
+		if len(args) > 1 {
+			return usagef("croft work attach takes one NAME; write the arguments of the agent after --")
+		}
+		return run(func(ctx context.Context, args []string) error {
+			return a.withCroftStatus(a.workAttach(ctx, opts, args))
+		})(cmd, args)
+	}
+	return cmd
+}
+
+type workAttachOptions struct {
+	continues bool
+	start     work.Options // of an agent that has ended
+}
+
+func (a *command) workAttach(ctx context.Context, opts workAttachOptions, args []string) error {
+	e, err := a.workEnv(false)
+	if err != nil {
+		return err
+	}
+	return a.withClient(ctx, func(c *client.Client) error {
+		w, rest, err := a.findWork(ctx, c, e, args)
+		if err != nil {
+			return err
+		}
+		if len(rest) > 0 {
+			return fmt.Errorf("work %q: %w", rest[0], fault.NotFound)
+		}
+		session := ""
+		err = a.withOpened(ctx, c, w.ID, func(ws *workspace.Workspace) error {
+			list, err := ws.Sessions(ctx)
+			if session = agentSession(list); err == nil && session == "" && a.endsWithUs(ws) {
+				return a.checkUnheld(ctx, c, w)
+			}
+			if err != nil || session == "" {
+				return err
+			}
+			return a.attachAgent(ctx, c, ws, w.Workspace, session, client.TerminalOptions{Tail: replayBytes})
+		})
+		if err != nil || session != "" {
+			return err
+		}
+		agent := work.FindAgent(w.Labels[work.AgentLabel])
+		if agent == nil {
+			return fmt.Errorf("work %s: %w: its command has ended; croft work shell %s opens a shell in it", w.Name, fault.WrongState, w.Name)
+		}
+		dir, err := w.dir()
+		if err != nil {
+			return err
+		}
+		if opts.start.Project, err = work.FindProject(dir, e.user.Home); err != nil {
+			return err
+		}
+		opts.start = opts.start.Again(w.Labels)
+		opts.start.OnHost, opts.start.Isolation = w.Kind == work.HostKind, w.Policy.Isolation
+		if err := checkYolo(opts.start); err != nil {
+			return err
+		}
+		if opts.continues {
+			opts.start.Words = slices.Concat(agent.Continue, opts.start.Words)
+		} else {
+			a.note("croft: the agent of %s had ended; it starts again (--continue continues its last conversation)", w.Name)
+		}
+		start, err := work.New(opts.start, e.user)
+		if err != nil {
+			return err
+		}
+		for _, n := range start.Notes {
+			a.note("croft: %s", n)
+		}
+		if start.OnHost {
+			for name := range w.Policy.Env { // --env
+				delete(start.AgentEnv, name)
+			}
+			return a.runWork(ctx, c, w.Workspace, start, false)
+		}
+		if policy := start.Renew(w.Policy, e.user); !policy.Equal(w.Policy) {
+			if _, err := c.Change(ctx, w.ID, client.Change{Policy: &policy}); err != nil {
+				return err
+			}
+		}
+		return a.runWork(ctx, c, w.Workspace, start, false)
+	})
+}
+
+// checkUnheld refuses to start the agent of a work again that another process has open: its
+// agent runs there, and this process can't attach to it.
+func (a *command) checkUnheld(ctx context.Context, c *client.Client, w *workOf) error {
+	d, err := c.Describe(ctx, w.ID)
+	if err != nil {
+		return err
+	}
+	for _, h := range d.Holders {
+		if !h.Died && h.PID != os.Getpid() {
+			return fmt.Errorf("work %s: %w: the croft process %d has it open; without the sandbox an agent has the terminal that it was started on, and can't be attached to", w.Name, fault.WrongState, h.PID)
+		}
+	}
+	return nil
+}
+
+func (a *command) workShellCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "shell [NAME]",
+		Short: "Open a shell in a work",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: run(func(ctx context.Context, args []string) error {
+			var name string
+			err := a.withWork(ctx, args, func(_ *client.Client, w *workOf, rest []string) error {
+				name = w.ID
+				return noMore(rest)
+			})
+			if err != nil {
+				return err
+			}
+			return a.withCroftStatus(a.wsShell(ctx, wsShellOptions{name: name}))
+		}),
+	}
+}
+
+// noMore refuses a first argument that names no work.
+func noMore(rest []string) error {
+	if len(rest) > 0 {
+		return fmt.Errorf("work %q: %w; croft work list lists them", rest[0], fault.NotFound)
+	}
+	return nil
+}
+
+func (a *command) workDiffCommand() *cobra.Command {
+	var opts wsDiffOptions
+	cmd := &cobra.Command{
+		Use:   "diff [NAME] [PATH...]",
+		Short: "Show what a work changed",
+		Args:  cobra.ArbitraryArgs,
+		RunE: run(func(ctx context.Context, args []string) error {
+			if opts.stat && opts.nameOnly {
+				return usagef("--stat and --name-only exclude each other: give one")
+			}
+			opts.Text = !opts.nameOnly
+			var id string
+			err := a.withWork(ctx, args, func(_ *client.Client, w *workOf, rest []string) (err error) {
+				id = w.ID
+				if len(rest) > 0 {
+					opts.project = w.project
+					opts.Paths, err = pathsIn(w.project, rest)
+				}
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			return a.wsDiff(ctx, id, opts)
+		}),
+	}
+	f := cmd.Flags()
+	f.BoolVar(&opts.stat, "stat", false, "print one line for each file, and a total")
+	f.BoolVar(&opts.nameOnly, "name-only", false, "print only the kind of change and the path")
+	f.BoolVar(&opts.Ignored, "ignored", false, "also compare files that .gitignore excludes, and caches")
+	return cmd
+}
+
+func (a *command) workDiscardCommand() *cobra.Command {
+	var all, yes bool
+	cmd := &cobra.Command{
+		Use:   "discard [NAME...] | discard --all",
+		Short: "Remove works with all their changes that were not applied",
+		Long: `Remove works, or the only one of the project, with all their changes that were not applied. --all asks
+first, and so does no name if the work has changes, ignored files or commits that the project does not have;
+without a terminal to ask on they need --yes.`,
+		Args: cobra.ArbitraryArgs,
+		RunE: run(func(ctx context.Context, args []string) error {
+			if all && len(args) > 0 {
+				return usagef("--all takes no names: it removes all works of the project")
+			}
+			e, err := a.workEnv(all)
+			if err != nil {
+				return err
+			}
+			return a.withClient(ctx, func(c *client.Client) error {
+				names, err := a.chosenWorks(ctx, c, e, all, yes, args)
+				if err != nil || len(names) == 0 {
+					return err
+				}
+				defer a.housekeep(ctx)
+				return errors.Join(a.wsRm(ctx, c, names), a.removeHomes(ctx, c))
+			})
+		}),
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "all works of the project in the current directory")
+	registerYes(cmd.Flags(), &yes)
+	return cmd
+}
+
+// chosenWorks returns the names of the works to remove: those that args name, the only one
+// of the project, or all of the project, about which the user is asked. If one of the names is
+// unknown, none is removed.
+func (a *command) chosenWorks(ctx context.Context, c *client.Client, e *workEnv, all, yes bool, args []string) ([]string, error) {
+	if len(args) == 0 && !all {
+		w, _, err := a.findWork(ctx, c, e, nil)
+		if err != nil {
+			return nil, err
+		}
+		return a.confirmRemoval([]string{w.Name}, "work", yes || a.allApplied(ctx, c, w))
+	}
+	key := ""
+	if all {
+		key = e.project.Key()
+	}
+	list, err := a.works(ctx, c, key)
+	if err != nil {
+		return nil, err
+	}
+	var known, names []string
+	for _, ws := range list {
+		if known = append(known, ws.Name); all || slices.Contains(args, ws.Name) || slices.Contains(args, ws.ID) {
+			names = append(names, ws.Name)
+		}
+	}
+	for _, arg := range args {
+		if !slices.ContainsFunc(list, func(ws client.Workspace) bool { return ws.Name == arg || ws.ID == arg }) {
+			return nil, fmt.Errorf("work %q: %w%s", arg, fault.NotFound, suggest.Hint(arg, known))
+		}
+	}
+	switch {
+	case !all:
+		return names, nil
+	case len(names) == 0:
+		return nil, noWorks(e)
+	}
+	return a.confirmRemoval(names, "work", yes)
+}
+
+func (a *command) workAllowCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "allow HOST[:PORT]...",
+		Short: "Let the works of the project reach hosts, those that run as well",
+		Long: `Let the works of the project reach hosts, those that run as well, and remember it for the
+project. *.HOST is its subdomains; @npm, @pypi, @go and @cargo are registries.`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: run(func(ctx context.Context, args []string) error {
+			e, err := a.workEnv(true)
+			if err != nil {
+				return err
+			}
+			rules, err := a.workRules(args, nil)
+			if err != nil {
+				return err
+			}
+			settings, err := e.project.LoadSettings(e.data)
+			if err != nil {
+				return err
+			}
+			settings.Allow = work.Add(settings.Allow, args...)
+			return a.withClient(ctx, func(c *client.Client) error {
+				if err := e.project.Save(e.data, settings); err != nil {
+					return err
+				}
+				list, err := a.works(ctx, c, e.project.Key())
+				if err != nil {
+					return err
+				}
+				var errs []error
+				for _, ws := range list {
+					errs = append(errs, a.allowIn(ctx, c, ws, rules))
+				}
+				a.note("croft: further works of this project may reach %s, too", printable(strings.Join(args, ", ")))
+				return errors.Join(errs...)
+			})
+		}),
+	}
+}
+
+// allowIn adds rules to the policy of a work.
+func (a *command) allowIn(ctx context.Context, c *client.Client, ws client.Workspace, rules []workspace.NetRule) error {
+	if ws.Kind == work.HostKind {
+		a.note("croft: %s reaches them already: its network is open", ws.Name)
+		return nil
+	}
+	policy := ws.Policy
+	policy.Network.Allow = slices.Concat(policy.Network.Allow, rules)
+	_, err := c.Change(ctx, ws.ID, client.Change{Policy: &policy})
+	if err != nil && !isOpenWork(ctx, c, ws) && !a.agentRuns(ctx, ws) {
+		// Such as a secret that is not set in this shell: the next start of the agent adds the
+		// rules of the project, with the secrets that there are then.
+		a.note("croft: %s reaches them from its next start on: croft work attach %[1]s", ws.Name)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", ws.Name, err)
+	}
+	a.note("croft: %s reaches them now", ws.Name)
+	return nil
+}
+
+// changesText counts changes.
+func changesText(s snapshot.Stats) string {
+	return fmt.Sprintf("%s, +%d -%d", countText(s.Files(), "file"), s.LinesAdded, s.LinesRemoved)
+}
+
+// registries are the named rules of registries, by the files of a project that needs them.
+var registries = []struct {
+	rule  string
+	files []string
+}{
+	{"@npm", []string{"package.json"}},
+	{"@go", []string{"go.mod"}},
+	{"@pypi", []string{"pyproject.toml", "requirements.txt", "setup.py"}},
+	{"@cargo", []string{"Cargo.toml"}},
+}
+
+// askRegistries asks the user, once for each project and registry, whether agents may reach
+// the registries of the project's package managers. Without a terminal it allows none.
+func (a *command) askRegistries(e *workEnv, settings *work.Settings) error {
+	if !a.onTerminal() || a.json {
+		return nil
+	}
+	config, err := a.settings()
+	if err != nil {
+		return err
+	}
+	for _, r := range registries {
+		uses := slices.ContainsFunc(r.files, func(name string) bool {
+			_, err := os.Stat(filepath.Join(e.project.Dir, name))
+			return err == nil
+		})
+		if !uses || slices.Contains(settings.Asked, r.rule) || slices.Contains(settings.Allow, r.rule) {
+			continue
+		}
+		settings.Asked = work.Add(settings.Asked, r.rule)
+		hosts, err := config.ExpandHosts([]string{r.rule})
+		if err != nil {
+			return err
+		}
+		answer, err := a.askLine(fmt.Sprintf("May works of this project reach %s (%s)? [y/N] ", r.rule, strings.Join(hosts, ", ")))
+		if err != nil {
+			return err
+		}
+		if strings.HasPrefix(strings.ToLower(answer), "y") {
+			settings.Allow = work.Add(settings.Allow, r.rule)
+		}
+	}
+	return nil
+}
+
+// askLine prints a question and reads a line, byte by byte: what the user types ahead
+// belongs to the agent.
+func (a *command) askLine(question string) (string, error) {
+	if _, err := io.WriteString(a.Err, question); err != nil {
+		return "", err
+	}
+	var line []byte
+	for b := make([]byte, 1); ; {
+		n, err := a.In.Read(b)
+		if n == 1 && b[0] != '\n' {
+			line = append(line, b[0])
+			continue
+		}
+		if n == 1 || errors.Is(err, io.EOF) && len(line) > 0 {
+			return strings.TrimSpace(string(line)), nil
+		}
+		if err != nil {
+			return "", cmp.Or(err, io.ErrUnexpectedEOF)
+		}
+	}
+}

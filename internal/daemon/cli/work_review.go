@@ -1,0 +1,521 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/croft-run/croft/client"
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/daemon/work"
+	"github.com/croft-run/croft/internal/history"
+	"github.com/croft-run/croft/internal/plaintext"
+	"github.com/croft-run/croft/internal/profile"
+	"github.com/croft-run/croft/snapshot"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+func (a *command) workReviewCommand() *cobra.Command {
+	var opts workApplyOptions
+	var test string
+	cmd := &cobra.Command{
+		Use:   "review [NAME] [PATH...]",
+		Short: "Look at the changes of a work one by one, test the ones you take, and apply them",
+		Long: `Look at the changes of a work: take or leave each file or hunk, run the project's tests on what is taken, and
+apply it at the end. Nothing is taken at the start, and nothing is applied before the last question. The tests run in a
+fork of the work that has the taken changes alone.
+
+On a terminal the files and their changes are on a screen:
+
+` + screenHelp + `
+
+Without one, or with TERM=dumb, each change is a question, and the answers are lines of the input:
+
+` + linesHelp,
+		Args: cobra.ArbitraryArgs,
+		RunE: run(func(ctx context.Context, args []string) error {
+			var w *workOf
+			err := a.withWork(ctx, args, func(_ *client.Client, found *workOf, rest []string) (err error) {
+				w, opts.name = found, found.Name
+				if opts.dir = opts.into; opts.dir == "" {
+					if opts.dir, err = w.dir(); err != nil {
+						return err
+					}
+				}
+				if len(rest) > 0 {
+					opts.apply.Only, err = pathsIn(opts.dir, rest)
+				}
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			r := &reviewer{a: a, w: w, opts: opts, test: test}
+			return r.run(ctx)
+		}),
+	}
+	f := cmd.Flags()
+	f.StringVar(&test, "test", "", "command that tests the project, for a shell (default the detected one, see croft profile)")
+	f.StringVar(&opts.into, "into", "", "apply to this directory instead of the project's")
+	f.BoolVar(&opts.commit, "commit", false, "commit what is applied")
+	f.StringVar(&opts.branch, "branch", "", "commit to this branch instead, without touching the work tree")
+	f.StringVarP(&opts.message, "message", "m", "", "message of the commit")
+	f.BoolVar(&opts.apply.Autorun, "allow-autorun", false, "apply autorun files, too, if they are taken")
+	return cmd
+}
+
+// A review is the changes of a work, and which of them are taken. The two forms of the
+// dialog, on a screen and in lines, change it.
+type review struct {
+	all   []snapshot.FileChange
+	files []*snapshot.FileChange // without directories that others imply
+	parts []reviewPart
+	first []int // of each file in parts, and the length of parts
+}
+
+// A reviewPart is what is taken or left: a hunk, or a whole file.
+type reviewPart struct {
+	file  int // in files
+	hunk  int // from 1; 0 is the whole file
+	taken bool
+}
+
+func newReview(d *snapshot.Comparison) *review {
+	r := &review{all: d.Changes, files: d.Files()}
+	for i, ch := range r.files {
+		r.first = append(r.first, len(r.parts))
+		if len(ch.Hunks) == 0 || ch.Old == nil || ch.New == nil || ch.From != "" {
+			r.parts = append(r.parts, reviewPart{file: i})
+			continue
+		}
+		for n := range ch.Hunks {
+			r.parts = append(r.parts, reviewPart{file: i, hunk: n + 1})
+		}
+	}
+	r.first = append(r.first, len(r.parts))
+	return r
+}
+
+// partsOf returns the parts of a file.
+func (r *review) partsOf(file int) []reviewPart {
+	return r.parts[r.first[file]:r.first[file+1]]
+}
+
+// take takes or leaves parts, which are some of r.parts.
+func take(taken bool, parts []reviewPart) {
+	for i := range parts {
+		parts[i].taken = taken
+	}
+}
+
+// countTaken returns how many of the parts are taken.
+func countTaken(parts []reviewPart) int {
+	n := 0
+	for _, p := range parts {
+		if p.taken {
+			n++
+		}
+	}
+	return n
+}
+
+// takenFiles returns the files of which something is taken.
+func (r *review) takenFiles() []*snapshot.FileChange {
+	var list []*snapshot.FileChange
+	for i, ch := range r.files {
+		if countTaken(r.partsOf(i)) > 0 {
+			list = append(list, ch)
+		}
+	}
+	return list
+}
+
+// autorunMark is what is printed after the path of a file.
+func autorunMark(ch *snapshot.FileChange) string {
+	if ch.IsAutorun() {
+		return " autorun"
+	}
+	return ""
+}
+
+// takenAutorun returns how many autorun files are taken, by their names: an apply may leave
+// out more.
+func (r *review) takenAutorun() int {
+	n := 0
+	for _, ch := range r.takenFiles() {
+		if ch.IsAutorun() {
+			n++
+		}
+	}
+	return n
+}
+
+// summary says in a few words what is taken.
+func (r *review) summary() string {
+	return fmt.Sprintf("taken: %d of %s, in %s", countTaken(r.parts), countText(len(r.parts), "change"), countText(len(r.takenFiles()), "file"))
+}
+
+// patch returns a part as a patch.
+func (r *review) patch(p reviewPart) *snapshot.Comparison {
+	ch := *r.files[p.file]
+	if p.hunk > 0 {
+		ch.Hunks = ch.Hunks[p.hunk-1 : p.hunk]
+	}
+	return &snapshot.Comparison{Changes: []snapshot.FileChange{ch}}
+}
+
+// selection returns what is taken in the form of an apply: paths, and the hunks of those
+// of which not all is taken. A directory, which stands for all below it, is among them if
+// all below it is taken.
+func (r *review) selection() (paths []string, hunks map[string][]int) {
+	hunks = map[string][]int{}
+	partly := map[string]bool{} // directories with something that is not taken
+	listed := map[*snapshot.FileChange]bool{}
+	for i, ch := range r.files {
+		listed[ch] = true
+		parts := r.partsOf(i)
+		n := countTaken(parts)
+		if n < len(parts) {
+			for _, name := range []string{ch.Path, ch.From} {
+				for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
+					partly[dir] = true
+				}
+			}
+		}
+		if n == 0 {
+			continue
+		}
+		paths = append(paths, ch.Path)
+		if ch.From != "" {
+			paths = append(paths, ch.From)
+		}
+		for _, p := range parts {
+			if p.taken && n < len(parts) {
+				hunks[ch.Path] = append(hunks[ch.Path], p.hunk)
+			}
+		}
+	}
+	for i := range r.all {
+		if ch := &r.all[i]; !partly[ch.Path] && !listed[ch] {
+			paths = append(paths, ch.Path)
+		}
+	}
+	return paths, hunks
+}
+
+// A reviewer shows the changes of a work, tests what is taken, and applies it.
+type reviewer struct {
+	*review
+	a    *command
+	w    *workOf
+	opts workApplyOptions
+	test string // command for a shell; "" is the detected one
+}
+
+// keep takes a snapshot of a work in which something runs, and may change files meanwhile:
+// the snapshot is what is shown and applied. The caller calls release.
+func (r *reviewer) keep(ctx context.Context) (release func(), err error) {
+	err = r.a.withClient(ctx, func(c *client.Client) error {
+		running, err := r.a.system.RunningSessions(ctx, r.w.Kind, r.w.ID)
+		if err == nil && len(running) == 0 {
+			return nil // a snapshot would store ignored files, too
+		}
+		return r.a.withOpened(ctx, c, r.w.ID, func(ws *workspace.Workspace) error {
+			info, err := ws.Snapshot(ctx, &driver.SnapshotOptions{Labels: map[string]string{snapshot.CauseLabel: "review"}})
+			for _, skip := range info.Missing {
+				r.a.note("left out: %s: %s", printable(skip.Path), skip.Reason)
+			}
+			r.opts.to = info.ID
+			return err
+		})
+	})
+	return func() {
+		if r.opts.to == "" {
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+		defer cancel()
+		err := r.a.withAttached(ctx, r.w.ID, func(_ *client.Client, ws *workspace.Workspace) error { return ws.DeleteSnapshot(ctx, r.opts.to, nil) })
+		if err != nil && fault.Of(err) != fault.NotFound { // it was removed with the work
+			r.a.note("croft: the snapshot %s of the review is left: %v", r.opts.to, err)
+		}
+	}, err
+}
+
+// shown returns what was shown, by path. Nothing else is applied.
+func (r *reviewer) shown() map[string]*snapshot.Side {
+	return (&snapshot.Comparison{Changes: r.all}).Sides()
+}
+
+func (r *reviewer) run(ctx context.Context) error {
+	release, err := r.keep(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	err = r.a.withClient(ctx, func(c *client.Client) error {
+		d, err := fetchDiff(ctx, c, r.w.ID, client.DiffOptions{To: r.opts.to, Text: true, Paths: r.opts.apply.Only})
+		if err != nil {
+			return err
+		}
+		r.a.noteGit(d.Git, "; croft work apply --commits brings commits")
+		r.a.noteScopeFor(d.LeftOut, "croft work apply ")
+		r.review = newReview(d)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if len(r.files) == 0 {
+		r.a.note("nothing changed")
+		return nil
+	}
+	dialog := r.askInLines
+	if r.a.hasScreen() {
+		dialog = r.askOnScreen
+	}
+	apply, err := dialog(ctx)
+	if err != nil || !apply {
+		r.a.note("nothing was applied")
+		return err
+	}
+	opts := r.opts
+	paths, hunks := r.selection()
+	opts.apply.Only, opts.hunks, opts.apply.Expect = paths, nil, r.shown()
+	for name, list := range hunks {
+		for _, n := range list {
+			opts.hunks = append(opts.hunks, fmt.Sprintf("%s:%d", name, n))
+		}
+	}
+	return r.a.applyWork(ctx, opts)
+}
+
+// runTests runs the project's tests on what is taken. Their output goes to w. It returns
+// the outcome in a few words.
+func (r *reviewer) runTests(ctx context.Context, w io.Writer) (outcome string, err error) {
+	paths, hunks := r.selection()
+	if len(paths) == 0 {
+		return "", fmt.Errorf("test: %w: nothing is taken", fault.WrongState)
+	}
+	err = r.a.withClient(ctx, func(c *client.Client) error {
+		origin := ""
+		err := r.a.withOpened(ctx, c, r.w.ID, func(ws *workspace.Workspace) error {
+			list, err := ws.Snapshots(ctx, &driver.ListSnapshotsOptions{Origin: true})
+			if err == nil && len(list) > 0 {
+				origin = list[len(list)-1].ID
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		outcome, err = r.a.testFork(ctx, c, r.w.ID, client.ForkOptions{Snapshot: origin, CrossSession: true}, r.test, func(id string) error {
+			return r.applyTo(ctx, id, paths, hunks)
+		}, cleanWriter{w})
+		return err
+	})
+	return outcome, err
+}
+
+// applyTo applies changes, as they were shown, to a fork of the work.
+func (r *reviewer) applyTo(ctx context.Context, fork string, paths []string, hunks map[string][]int) error {
+	source, err := r.a.system.Registry.Acquire(ctx, r.w.ID)
+	if err != nil {
+		return err
+	}
+	target, err := r.a.system.Registry.Acquire(ctx, fork)
+	if err != nil {
+		return err
+	}
+	out, err := history.Apply(ctx, source, target, &history.ApplyOptions{To: r.opts.to, MergeOptions: snapshot.MergeOptions{Only: paths, Hunks: hunks, Autorun: true, Expect: r.shown()}})
+	if err == nil && len(out.Conflicts) > 0 {
+		err = fmt.Errorf("test: %w: %s", fault.Conflict, out.Conflicts[0].Reason)
+	}
+	return err
+}
+
+// A cleanWriter writes text without control sequences of terminals.
+type cleanWriter struct{ w io.Writer }
+
+func (c cleanWriter) Write(data []byte) (int, error) {
+	if _, err := io.WriteString(c.w, plaintext.Clean(string(data))); err != nil {
+		return 0, err
+	}
+	return len(data), nil
+}
+
+// testFork forks a workspace, prepares the fork, runs the tests of the project in it, and
+// removes it. Output goes to w. It returns the outcome in a few words.
+func (a *command) testFork(ctx context.Context, c *client.Client, id string, opts client.ForkOptions, test string, prepare func(id string) error, w io.Writer) (outcome string, err error) {
+	opts.Labels = map[string]string{runLabel: "true"}
+	if me := processIdentity("self"); me != "" {
+		opts.Labels[runByLabel] = me
+	}
+	forked, err := c.Fork(ctx, id, opts)
+	if err != nil {
+		return "", err
+	}
+	fork := forked.Workspaces[0].ID
+	defer func() { err = errors.Join(err, a.destroyWorkspace(ctx, c, fork)) }()
+	if prepare != nil {
+		if err := prepare(fork); err != nil {
+			return "", err
+		}
+	}
+	cmd := driver.Command{Script: test}
+	if test == "" {
+		if cmd, err = testCommand(ctx, c, fork); err != nil {
+			return "", err
+		}
+	}
+	err = a.withOpened(ctx, c, fork, func(ws *workspace.Workspace) error {
+		cmd.OnStdout, cmd.OnStderr, cmd.MaxOutput = writeTo(w), writeTo(w), 1
+		res, err := ws.Run(ctx, cmd)
+		switch {
+		case err != nil:
+		case ctx.Err() != nil:
+			err = fmt.Errorf("test: %w", fault.Canceled)
+		case res.ExitCode == 0:
+			outcome = "passed"
+		default:
+			outcome = fmt.Sprintf("failed (status %d)", res.ExitCode)
+		}
+		return err
+	})
+	return outcome, err
+}
+
+// testCommand returns the command that runs all tests of the project in a workspace.
+func testCommand(ctx context.Context, c *client.Client, id string) (driver.Command, error) {
+	data, err := c.Profile(ctx, id)
+	if err != nil {
+		return driver.Command{}, err
+	}
+	var p profile.Profile
+	if err := json.Unmarshal(data, &p); err != nil {
+		return driver.Command{}, fmt.Errorf("profile: %w: %w", fault.Unavailable, err)
+	}
+	one, _ := p.Primary()
+	argv := one.Test.Argv
+	if len(one.Test.Whole) > 0 {
+		argv = one.Test.Whole
+	}
+	if len(argv) == 0 {
+		return driver.Command{}, fmt.Errorf("test: %w: no command that tests the project was found; give one with --test", fault.NotFound)
+	}
+	return driver.Command{Argv: argv, Dir: one.Test.Dir}, nil
+}
+
+// comparedWork is a work as work compare --json prints it.
+type comparedWork struct {
+	Name  string              `json:"name"`
+	Agent string              `json:"agent"`
+	Stats snapshot.Stats      `json:"stats"`
+	Tests string              `json:"tests,omitempty"` // outcome
+	Files map[string]fileStat `json:"files"`
+}
+
+type fileStat struct {
+	Kind         snapshot.ChangeKind `json:"kind"`
+	LinesAdded   int                 `json:"linesAdded"`
+	LinesRemoved int                 `json:"linesRemoved"`
+}
+
+func (a *command) workCompareCommand() *cobra.Command {
+	var test string
+	var noTest bool
+	cmd := &cobra.Command{
+		Use:   "compare [NAME...]",
+		Short: "Show the works of the project side by side, with the results of its tests",
+		Long: `Show the works of the project, or the named ones, side by side: the files and lines that each changed, and
+whether the project's tests pass with all its changes. The tests run in a fork of each work. Apply the best with croft work
+apply NAME, or parts of several with croft work apply NAME PATH.`,
+		Args: cobra.ArbitraryArgs,
+		RunE: run(func(ctx context.Context, args []string) error {
+			e, err := a.workEnv(len(args) == 0)
+			if err != nil {
+				return err
+			}
+			return a.withClient(ctx, func(c *client.Client) error {
+				key := ""
+				if len(args) == 0 {
+					key = e.project.Key()
+				}
+				list, err := a.works(ctx, c, key)
+				if err != nil {
+					return err
+				}
+				if len(list) == 0 && len(args) == 0 {
+					return noWorks(e)
+				}
+				for _, name := range args {
+					if !slices.ContainsFunc(list, func(ws client.Workspace) bool { return ws.Name == name }) {
+						return noMore([]string{name})
+					}
+				}
+				list = slices.DeleteFunc(list, func(ws client.Workspace) bool {
+					return ws.Dir != "" || len(args) > 0 && !slices.Contains(args, ws.Name)
+				})
+				slices.SortStableFunc(list, func(x, y client.Workspace) int { // as they were named
+					return slices.Index(args, x.Name) - slices.Index(args, y.Name)
+				})
+				return a.workCompare(ctx, c, list, test, noTest)
+			})
+		}),
+	}
+	cmd.Flags().StringVar(&test, "test", "", "command that tests the project, for a shell (default the detected one, see croft profile)")
+	cmd.Flags().BoolVar(&noTest, "no-test", false, "run no tests")
+	return cmd
+}
+
+func (a *command) workCompare(ctx context.Context, c *client.Client, list []client.Workspace, test string, noTest bool) error {
+	all := []comparedWork{}
+	files := []string{}
+	for _, ws := range list {
+		d, err := fetchDiff(ctx, c, ws.ID, client.DiffOptions{Text: true})
+		if err != nil {
+			return fmt.Errorf("%s: %w", ws.Name, err)
+		}
+		one := comparedWork{Name: ws.Name, Agent: ws.Labels[work.AgentLabel], Stats: d.Stats, Files: map[string]fileStat{}}
+		for _, ch := range d.Files() {
+			one.Files[ch.Path] = fileStat{ch.Kind, ch.LinesAdded, ch.LinesRemoved}
+			files = work.Add(files, ch.Path)
+		}
+		if !noTest {
+			if one.Tests, err = a.testFork(ctx, c, ws.ID, client.ForkOptions{}, test, nil, io.Discard); err != nil {
+				one.Tests = "not run: " + oneLine(err.Error())
+			}
+		}
+		all = append(all, one)
+	}
+	slices.Sort(files)
+	return a.printAnswer(all, func(w io.Writer) error {
+		head, agents, lines, tests := []string{""}, []string{"agent"}, []string{"changed"}, []string{"tests"}
+		for _, one := range all {
+			head, agents = append(head, one.Name), append(agents, one.Agent)
+			lines = append(lines, changesText(one.Stats))
+			tests = append(tests, orDash(one.Tests))
+		}
+		rows := [][]string{head, agents, lines, tests}
+		for _, f := range files {
+			row := []string{f}
+			for _, one := range all {
+				cell := ""
+				if s, ok := one.Files[f]; ok {
+					cell = strings.TrimSpace(fmt.Sprintf("%s +%d -%d", s.Kind, s.LinesAdded, s.LinesRemoved))
+				}
+				row = append(row, orDash(cell))
+			}
+			rows = append(rows, row)
+		}
+		return writeTable(w, rows)
+	})
+}

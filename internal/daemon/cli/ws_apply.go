@@ -1,0 +1,559 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/croft-run/croft/client"
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/daemon/app"
+	"github.com/croft-run/croft/internal/history"
+	"github.com/croft-run/croft/snapshot"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+type wsApplyOptions struct {
+	name, dir string
+	from      string
+	to        string // snapshot of the workspace that is merged; "" is its present state
+	hunks     []string
+	branch    string
+	message   string
+	undo      string
+	force     bool
+	commits   bool
+	apply     snapshot.ApplyOptions
+
+	toUndo string                             // the command that undoes the apply; "" is croft ws apply
+	check  func(d *snapshot.Comparison) error // before anything is applied; nil checks nothing
+	after  func(paths []string) error         // after these paths were applied, which its error takes back; nil does nothing
+}
+
+// noun returns the command whose subcommands are about the workspace.
+func (opts *wsApplyOptions) noun() string {
+	if opts.toUndo != "" {
+		return "work"
+	}
+	return "ws"
+}
+
+func (a *command) wsApplyCommand() *cobra.Command {
+	var opts wsApplyOptions
+	var cmd *cobra.Command
+	cmd = &cobra.Command{
+		Use:   "apply NAME DIR [PATH...] | apply NAME --into DIR|WORKSPACE [PATH...]",
+		Short: "Merge the changes of a workspace into a directory of this host, or into another workspace",
+		Long: `Merge the changes of a workspace since its origin, or since --from, into a directory of this host or
+another workspace: all changes, or those at PATHs or of --hunk. --into names a workspace, or a directory if it
+contains a slash or exists as one. Files that changed on both sides are merged line by line. On a conflict nothing
+is written, the conflicts are listed and the exit status is 15; --markers writes those of lines into the files, applies the
+rest and lists the others, also with exit status 15.
+
+.git is never applied. Autorun files (.envrc, .vscode, .mcp.json and the like, which tools run without being asked) are named and left
+out, with exit status 13, until --allow-autorun. Files that .gitignore excludes and caches are counted and left out, unless
+--ignored is given.
+
+The merge is all or nothing: after a crash, the next croft command completes it or removes what is left of it. The
+previous state is saved, and --undo returns to it. With --branch the changes become a commit in the git repository
+DIR, without touching its work tree, index and hooks.
+
+With --commits, instead, the commits that were made inside come out as git would fetch them: verified objects and
+references, never configuration, hooks or attributes. Merge them with git.`,
+		Example: "  croft ws apply demo .\n  croft ws apply try-2 --into demo\n  croft ws apply demo . src/main.go --hunk src/main.go:2\n  croft ws apply demo . --branch agent/fix -m 'fix the parser'",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: run(func(ctx context.Context, args []string) error {
+			opts.name, args = args[0], args[1:]
+			if err := opts.checkUndo(cmd.Flags()); err != nil {
+				return err
+			}
+			if err := opts.checkCommits(cmd.Flags()); err != nil {
+				return err
+			}
+			if opts.dir == "" {
+				if len(args) == 0 {
+					return usagef("no target: give a directory, or --into DIR|WORKSPACE")
+				}
+				opts.dir, args = args[0], args[1:]
+			} else if !isDirectory(opts.dir) {
+				return a.wsApplyInto(ctx, opts, args)
+			}
+			if len(args) > 0 {
+				opts.apply.Only = args
+			}
+			if opts.undo != "" {
+				return a.wsApplyUndo(ctx, opts)
+			}
+			if opts.commits {
+				return a.wsApplyCommits(ctx, opts)
+			}
+			return a.wsApply(ctx, opts)
+		}),
+	}
+	f := cmd.Flags()
+	f.StringVar(&opts.dir, "into", "", "directory or workspace to merge into")
+	f.StringVar(&opts.from, "from", "", "merge the changes since this snapshot, by id or name")
+	f.StringArrayVar(&opts.hunks, "hunk", nil, "PATH:N, apply only the Nth hunk of a file, in the order of ws diff; may be given several times")
+	f.BoolVar(&opts.apply.Markers, "markers", false, "write conflicts of lines into the files, with the markers of git")
+	f.BoolVar(&opts.apply.DryRun, "dry-run", false, "list the changes without writing them")
+	f.StringVar(&opts.branch, "branch", "", "commit to this branch of the git repository DIR instead")
+	f.StringVarP(&opts.message, "message", "m", "", "message of the commit")
+	f.BoolVar(&opts.apply.Autorun, "allow-autorun", false, "apply autorun files, too: review them first")
+	f.BoolVar(&opts.apply.Ignored, "ignored", false, "apply files that .gitignore excludes and caches, too")
+	f.BoolVar(&opts.commits, "commits", false, "bring the commits of the workspace into the git repository DIR: as refs/croft/NAME/*, or as the branch of --branch")
+	f.StringVar(&opts.undo, "undo", "", "undo the apply to DIR that printed this id; with --dry-run list its files")
+	f.BoolVar(&opts.force, "force", false, "with --undo: also if the files were changed since, which are overwritten")
+	return cmd
+}
+
+// checkUndo refuses flags that have no meaning with or without --undo.
+func (opts *wsApplyOptions) checkUndo(flags *pflag.FlagSet) error {
+	if opts.undo == "" {
+		if opts.force {
+			return usagef("--force is for --undo")
+		}
+		return nil
+	}
+	for _, name := range []string{"from", "hunk", "markers", "branch", "message", "allow-autorun", "ignored", "commits"} {
+		if flags.Changed(name) {
+			return usagef("--undo takes back a whole apply: leave out --%s", name)
+		}
+	}
+	return nil
+}
+
+// checkCommits refuses flags that have no meaning with --commits.
+func (opts *wsApplyOptions) checkCommits(flags *pflag.FlagSet) error {
+	for _, name := range []string{"from", "hunk", "markers", "message", "allow-autorun", "ignored", "dry-run"} {
+		if opts.commits && flags.Changed(name) {
+			return usagef("--commits takes whole commits: leave out --%s", name)
+		}
+	}
+	return nil
+}
+
+// hostDir returns the directory to merge into.
+func (opts *wsApplyOptions) hostDir() (string, error) {
+	dir, err := filepath.Abs(opts.dir)
+	if err != nil {
+		return "", err
+	}
+	if info, err := os.Stat(dir); err != nil {
+		return "", fmt.Errorf("apply: directory %s: %w", printable(opts.dir), fault.Of(err))
+	} else if !info.IsDir() {
+		return "", fmt.Errorf("apply: %s: %w: not a directory", printable(opts.dir), fault.InvalidArgument)
+	}
+	return dir, nil
+}
+
+// hostStore returns the store and the directory of journals of this host: the directory
+// is of this host, so its journal and previous state are, too, even if the workspace
+// is on a server. Changes of killed processes are completed first.
+func (a *command) hostStore(ctx context.Context) (store *snapshot.Store, journals string, err error) {
+	boundMemory()
+	settings, err := a.settings()
+	if err != nil {
+		return nil, "", err
+	}
+	store, journals = app.HostStore(settings.Data), app.JournalsDir(settings.Data)
+	done, err := snapshot.RecoverAll(ctx, journals, store)
+	a.noteRecovered(done)
+	if err != nil { // Apply and Undo refuse a directory of which this is true
+		a.note("croft: an interrupted change of a directory can't be completed: %v", err)
+	}
+	return store, journals, nil
+}
+
+// noteRecovered says which changes of killed processes were completed, with --json as well:
+// they are changes of the user's files, about which the answer says nothing.
+func (a *command) noteRecovered(list []snapshot.Recovered) {
+	for _, r := range list {
+		if a.json {
+			data, _ := json.Marshal(map[string]any{"recovered": struct { // always encodes
+				snapshot.Recovered
+				Message string `json:"message"`
+			}{r, r.String()}})
+			fmt.Fprintf(a.Err, "%s\n", data)
+			continue
+		}
+		a.note("croft: %s", r)
+	}
+}
+
+func (a *command) wsApplyUndo(ctx context.Context, opts wsApplyOptions) error {
+	if len(opts.apply.Only) > 0 {
+		return usagef("--undo takes back a whole apply: leave out PATH")
+	}
+	dir, err := opts.hostDir()
+	if err != nil {
+		return err
+	}
+	store, journals, err := a.hostStore(ctx)
+	if err != nil {
+		return err
+	}
+	res, err := snapshot.Undo(ctx, store, opts.undo, dir, &snapshot.UndoOptions{Journals: journals, Force: opts.force, DryRun: opts.apply.DryRun, Workspace: opts.name})
+	if fault.Of(err) == fault.Conflict {
+		return fmt.Errorf("%w; --force does so", err)
+	}
+	if err != nil {
+		return err
+	}
+	return a.printAnswer(res, func(w io.Writer) error { return writeLines(w, res.Paths) })
+}
+
+func (a *command) wsApply(ctx context.Context, opts wsApplyOptions) error {
+	dir, err := opts.hostDir()
+	if err != nil {
+		return err
+	}
+	if opts.apply.Hunks, err = parseHunks(opts.hunks); err != nil {
+		return err
+	}
+	store, journals, err := a.hostStore(ctx)
+	if err != nil {
+		return err
+	}
+	opts.apply.Journals, opts.apply.Undo = journals, store
+	opts.apply.Ours, opts.apply.Theirs = printable(opts.dir), "workspace "+opts.name
+	return a.withAttached(ctx, opts.name, func(c *client.Client, ws *workspace.Workspace) error {
+		stop := a.showProgress(ctx, c, ws.ID(), "comparing")
+		d, err := a.compareForApply(ctx, c, ws, &opts)
+		stop()
+		if err != nil || len(d.Changes) == 0 {
+			return err
+		}
+		if opts.check != nil {
+			if err := opts.check(d); err != nil {
+				return err
+			}
+		}
+		d.Changes = nil // some hundred bytes each
+		base, theirs, err := comparedTrees(ctx, ws, opts.from, opts.to)
+		if err != nil {
+			return err
+		}
+		if opts.branch != "" {
+			return a.applyBranch(ctx, d, base, theirs, dir, opts)
+		}
+		opts.apply.Info = driver.SnapshotInfo{Name: "before-apply", Workspace: ws.ID(), Labels: map[string]string{snapshot.CauseLabel: "apply", snapshot.NameLabel: opts.name}}
+		here, stop := a.showLocalProgress(ctx, "merging")
+		res, err := snapshot.Apply(here, base, theirs, dir, &opts.apply)
+		stop()
+		if err != nil {
+			return err
+		}
+		res.AddScope(d)
+		if opts.after != nil && res.Done && len(res.Conflicts) == 0 {
+			if err := opts.after(res.Applied); err != nil {
+				return takeBack(context.WithoutCancel(ctx), store, journals, dir, res.Undo, err)
+			}
+		}
+		if res.Undo != "" {
+			a.note("to undo: %s", cmp.Or(opts.toUndo, fmt.Sprintf("croft ws apply %s %s --undo %s", opts.name, opts.dir, res.Undo)))
+		}
+		if res.Done {
+			a.noteLinksOut(dir, res.Applied)
+		}
+		return a.printMerge(res, res.Merged, res.Done, opts)
+	})
+}
+
+// takeBack undoes an apply whose next step failed, and returns why.
+func takeBack(ctx context.Context, store *snapshot.Store, journals, dir, id string, cause error) error {
+	if id == "" { // nothing was written
+		return cause
+	}
+	if _, err := snapshot.Undo(ctx, store, id, dir, &snapshot.UndoOptions{Journals: journals}); err != nil {
+		return fmt.Errorf("%w; the changes are in %s, and could not be taken back: %w", cause, printable(dir), err)
+	}
+	return errors.Join(fmt.Errorf("%w; the changes were taken back", cause), store.Delete(ctx, id))
+}
+
+// noteLinksOut names the symlinks that were applied to a directory and lead out of it: who
+// writes to one writes elsewhere.
+func (a *command) noteLinksOut(dir string, paths []string) {
+	for _, p := range paths {
+		target, err := os.Readlink(filepath.Join(dir, p))
+		if err != nil {
+			continue
+		}
+		at := target
+		if !filepath.IsAbs(target) {
+			at = filepath.Join(dir, filepath.Dir(p), target)
+		}
+		if rel, err := filepath.Rel(dir, at); err != nil || !filepath.IsLocal(rel) {
+			a.note("%s is a symlink that leads out of the directory: %s", printable(p), printable(target))
+		}
+	}
+}
+
+// wsApplyCommits brings commits of a workspace into a git repository.
+func (a *command) wsApplyCommits(ctx context.Context, opts wsApplyOptions) error {
+	if len(opts.apply.Only) > 0 {
+		return usagef("--commits takes whole commits: leave out PATH")
+	}
+	dir, err := opts.hostDir()
+	if err != nil {
+		return err
+	}
+	repo, err := snapshot.OpenRepository(ctx, dir)
+	if err != nil {
+		return fmt.Errorf("--commits: %w", err)
+	}
+	const mostTips = 1000
+	known, err := repo.Tips(ctx, mostTips)
+	if err != nil {
+		return err
+	}
+	bundle, err := os.CreateTemp("", "croft-bundle-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(bundle.Name())
+	defer bundle.Close()
+	var refs []snapshot.ImportedRef
+	err = a.withAttached(ctx, opts.name, func(_ *client.Client, ws *workspace.Workspace) (err error) {
+		if refs, err = history.Refs(ctx, ws); err != nil {
+			return err
+		}
+		return history.WriteBundle(ctx, ws, known, bundle)
+	})
+	var in io.Reader = bundle
+	if errors.Is(err, history.ErrNoCommits) {
+		in, err = nil, nil
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := bundle.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	res := &snapshot.Imported{Refs: refs}
+	if in != nil || len(refs) > 0 {
+		res, err = repo.ImportBundle(ctx, in, &snapshot.BundleOptions{Prefix: "refs/croft/" + opts.name + "/", Branch: opts.branch, Refs: refs})
+	}
+	if err != nil {
+		return err
+	}
+	if len(res.Refs)+len(res.Removed) == 0 {
+		a.note("no new commits")
+	}
+	if len(res.Removed) > 0 {
+		a.note("removed, as the workspace no longer has them: %s", printable(strings.Join(res.Removed, ", ")))
+	}
+	if len(res.Autorun) > 0 {
+		more := ""
+		if n := res.AutorunTotal - len(res.Autorun); n > 0 {
+			more = fmt.Sprintf(" and %d more", n)
+		}
+		a.note("the commits change autorun files, which tools run without being asked: review them before a checkout or merge: %s%s", printable(strings.Join(res.Autorun, ", ")), more)
+	}
+	return a.printAnswer(res, func(w io.Writer) error {
+		for _, ref := range res.Refs {
+			if _, err := fmt.Fprintf(w, "%s\t%s\t%s\n", printable(ref.Name), ref.Commit, countText(ref.Commits, "commit")); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// isDirectory reports whether into is written as a path, or is an existing directory.
+func isDirectory(into string) bool {
+	if strings.ContainsRune(into, '/') || into == "." || into == ".." {
+		return true
+	}
+	info, err := os.Stat(into)
+	return err == nil && info.IsDir()
+}
+
+// wsApplyInto merges into another workspace.
+func (a *command) wsApplyInto(ctx context.Context, opts wsApplyOptions, paths []string) error {
+	if opts.branch != "" || opts.undo != "" || opts.commits {
+		return usagef("--branch, --commits and --undo are for directories; undo a merge into a workspace with croft ws undo")
+	}
+	hunks, err := parseHunks(opts.hunks)
+	if err != nil {
+		return err
+	}
+	return a.withClient(ctx, func(c *client.Client) error {
+		stop := a.showProgress(ctx, c, opts.dir, "merging")
+		res, err := decodeAnswer[history.Applied](c.Apply(ctx, opts.dir, client.ApplyOptions{
+			Source: opts.name, From: opts.from, Paths: paths, Hunks: hunks, Markers: opts.apply.Markers, DryRun: opts.apply.DryRun,
+			AllowAutorun: opts.apply.Autorun, Ignored: opts.apply.Ignored,
+		}))
+		stop()
+		if err != nil {
+			return err
+		}
+		if res.Undo != "" {
+			a.note("to undo: croft ws undo %s, or croft ws restore %s %s --in-place", opts.dir, opts.dir, res.Undo)
+		}
+		return a.printMerge(res, res.Merged, res.Done, opts)
+	})
+}
+
+// compareForApply compares a workspace with the state that it is merged from, and
+// restricts opts.apply to the changed paths.
+func (a *command) compareForApply(ctx context.Context, c *client.Client, ws *workspace.Workspace, opts *wsApplyOptions) (*snapshot.Comparison, error) {
+	d, err := fetchDiff(ctx, c, ws.ID(), client.DiffOptions{From: opts.from, To: opts.to, Paths: opts.apply.Only, Ignored: opts.apply.Ignored})
+	if err != nil {
+		return nil, err
+	}
+	if len(d.Changes) == 0 && (len(opts.apply.Only) > 0 || len(opts.apply.Hunks) > 0) {
+		return nil, fmt.Errorf("apply %s: %w: nothing changed at these paths", strings.Join(slices.Concat(opts.apply.Only, slices.Sorted(maps.Keys(opts.apply.Hunks))), ", "), fault.NotFound)
+	}
+	if len(d.Changes) == 0 {
+		a.note("nothing changed in %s", opts.name)
+		res := &snapshot.Applied{Merged: &snapshot.Merged{Applied: []string{}}, Done: true}
+		res.AddScope(d)
+		return d, a.printMerge(res, res.Merged, false, *opts)
+	}
+	if opts.apply.Only == nil && len(opts.apply.Hunks) == 0 {
+		for _, ch := range d.Changes {
+			opts.apply.Only = append(opts.apply.Only, ch.Path)
+			if ch.From != "" {
+				opts.apply.Only = append(opts.apply.Only, ch.From)
+			}
+		}
+	}
+	return d, nil
+}
+
+// comparedTrees returns the base of a workspace, and the tree that is merged: a snapshot, or
+// the present one if to is "".
+func comparedTrees(ctx context.Context, ws *workspace.Workspace, from, to string) (base, theirs snapshot.Tree, err error) {
+	files, err := ws.SnapshotFiles(ctx, cmp.Or(from, history.Origin), nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	now, err := ws.SnapshotFiles(ctx, to, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	return snapshot.Files(files), snapshot.Files(now), nil
+}
+
+func (a *command) applyBranch(ctx context.Context, d *snapshot.Comparison, base, theirs snapshot.Tree, dir string, opts wsApplyOptions) error {
+	repo, err := snapshot.OpenRepository(ctx, dir)
+	if err != nil {
+		return fmt.Errorf("--branch: %w", err)
+	}
+	if opts.message == "" {
+		opts.message = "Apply the changes of workspace " + opts.name
+	}
+	opts.apply.Ours = "branch " + opts.branch
+	res, err := repo.ApplyBranch(ctx, base, theirs, opts.branch, &snapshot.BranchOptions{MergeOptions: opts.apply.MergeOptions, DryRun: opts.apply.DryRun, Message: opts.message})
+	if err != nil {
+		return err
+	}
+	res.AddScope(d)
+	if res.Done {
+		a.note("branch %s is at %s", res.Branch, res.Commit)
+	}
+	return a.printMerge(res, res.Merged, res.Done || len(res.Conflicts) == 0, opts)
+}
+
+// printMerge prints the outcome of a merge. Conflicts, and autorun files that were left
+// out, are errors.
+func (a *command) printMerge(v any, m *snapshot.Merged, done bool, opts wsApplyOptions) error {
+	if done && len(m.Applied) == 0 && len(m.Conflicts) == 0 && len(m.LeftOut) == 0 {
+		a.note("nothing to apply: these changes are there already")
+	}
+	errs := []error{a.printAnswer(v, func(w io.Writer) error {
+		if !done && !opts.apply.DryRun {
+			return nil
+		}
+		return writeLines(w, m.Applied)
+	})}
+	a.noteGit(m.Git, "; not applied: --commits brings commits")
+	a.noteScope(m.LeftOut)
+	marked := 0
+	for _, c := range m.Conflicts {
+		if c.Marked {
+			marked++
+		}
+		a.note("conflict: %s: %s%s", printable(c.Path), c.Reason, conflictAdvice(&c, opts))
+	}
+	switch n := len(m.Conflicts); {
+	case n == 0:
+	case opts.apply.Markers && done:
+		errs = append(errs, fmt.Errorf("apply: %w: %s: %d with markers in the file, %d left as before; the rest was applied",
+			fault.Conflict, countText(n, "conflict"), marked, n-marked))
+	case opts.apply.Markers:
+		errs = append(errs, fmt.Errorf("apply: %w: %s; nothing was changed", fault.Conflict, countText(n, "conflict")))
+	default:
+		errs = append(errs, fmt.Errorf("apply: %w: %s; nothing was changed; --markers writes conflicts of lines into the files", fault.Conflict, countText(n, "conflict")))
+	}
+	others := ""
+	if n := len(m.Applied); done && n > 0 {
+		others = fmt.Sprintf(" (the other %s applied)", countText(n, "path"))
+	}
+	for _, l := range m.LeftOut {
+		if l.Reason == snapshot.LeftOutAutorun && len(m.Conflicts) == 0 {
+			errs = append(errs, fmt.Errorf("apply: %w: %s left out%s: tools run them without being asked; review them with croft %s diff %s, then add --allow-autorun",
+				fault.PermissionDenied, countText(l.Total, "autorun file"), others, opts.noun(), opts.name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// conflictAdvice says how to resolve a conflict.
+func conflictAdvice(c *snapshot.Conflict, opts wsApplyOptions) string {
+	switch c.Kind {
+	case snapshot.ConflictLines:
+		if c.Marked {
+			return "; edit the lines between the markers"
+		}
+		return ""
+	case snapshot.ConflictTheirs:
+		return "; it stays: remove it, or keep it"
+	case snapshot.ConflictMode, snapshot.ConflictType:
+		return "; it stays as it is"
+	case snapshot.ConflictOurs:
+		return fmt.Sprintf("; it stays removed: to take it, use croft ws get %s %s", opts.name, printable(c.Path))
+	}
+	return fmt.Sprintf("; it stays as it is: to take the other one, use croft ws get %s %s", opts.name, printable(c.Path))
+}
+
+func writeLines(w io.Writer, paths []string) error {
+	for _, p := range paths {
+		if _, err := fmt.Fprintln(w, printable(p)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// parseHunks reads PATH:N.
+func parseHunks(list []string) (map[string][]int, error) {
+	var hunks map[string][]int
+	for _, h := range list {
+		at := strings.LastIndexByte(h, ':')
+		n, err := strconv.Atoi(h[at+1:])
+		if at <= 0 || err != nil || n < 1 {
+			return nil, usagef("--hunk %q is not PATH:N", h)
+		}
+		if hunks == nil {
+			hunks = map[string][]int{}
+		}
+		if !slices.Contains(hunks[h[:at]], n) {
+			hunks[h[:at]] = append(hunks[h[:at]], n)
+		}
+	}
+	return hunks, nil
+}
