@@ -65,7 +65,11 @@ func (r *Registry) acquireEntry(ctx context.Context, id string) (*entry, error) 
 				}
 				continue
 			}
-			if _, ok, err := e.useHandle(time.Now().UnixNano()); ok {
+			var now int64
+			if workspace.IsUse(ctx) {
+				now = time.Now().UnixNano()
+			}
+			if _, ok, err := e.useHandle(now); ok {
 				return e, err
 			}
 		}
@@ -82,6 +86,9 @@ func (r *Registry) acquireEntry(ctx context.Context, id string) (*entry, error) 
 			return nil, fmt.Errorf("registry: acquire %s: %w", id, ctx.Err())
 		}
 		if member {
+			if f.err == nil && workspace.IsUse(ctx) {
+				f.e.markUsed() // somebody who only looks on may have begun to open it
+			}
 			return f.e, f.err
 		}
 	}
@@ -234,7 +241,7 @@ func (r *Registry) attachHandle(ctx context.Context, rec Record) (*entry, error)
 		if err != nil {
 			return nil, err
 		}
-		e, err := r.installEntry(settled, d)
+		e, err := r.installEntry(ctx, settled, d)
 		if err != nil {
 			return nil, err
 		}

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
@@ -45,7 +44,8 @@ const retired = -1
 // users contend for a cache line.
 const useGrain = int64(time.Millisecond)
 
-// useHandle records a use and returns the handle; ok is false if it is retired.
+// useHandle records a use and returns the handle; ok is false if it is retired. With 0 for now it
+// records none.
 func (e *entry) useHandle(now int64) (ws *workspace.Workspace, ok bool, err error) {
 	for {
 		used := e.used.Load()
@@ -88,17 +88,6 @@ func (e *entry) markUsed() {
 	}
 }
 
-// usage records a use whenever an operation on the handle ends.
-type usage struct {
-	event.Sink
-	e *entry
-}
-
-func (u usage) Emit(ev event.Event) {
-	u.e.markUsed()
-	u.Sink.Emit(ev)
-}
-
 func (r *Registry) liveEntry(id string) (*entry, bool) {
 	v, ok := r.live.Load(id)
 	if !ok {
@@ -108,12 +97,16 @@ func (r *Registry) liveEntry(id string) (*entry, bool) {
 }
 
 // installEntry makes and publishes a handle for a provider's workspace.
-func (r *Registry) installEntry(rec Record, d *driver.Workspace) (*entry, error) {
+func (r *Registry) installEntry(ctx context.Context, rec Record, d *driver.Workspace) (*entry, error) {
 	e := &entry{id: rec.ID, tenant: rec.Tenant, want: rec.Spec.Want, current: d, portable: r.replica.serves() && r.isPortable(rec.Kind)}
-	e.used.Store(time.Now().UnixNano())
+	used := time.Now()
+	if !workspace.IsUse(ctx) {
+		used = rec.LastUsed
+	}
+	e.used.Store(used.UnixNano())
 	e.revision.Store(d.Ref.Revision)
 	ws, err := workspace.New(rec.ID, d, rec.Spec.Want, &workspace.Options{
-		Session: rec.Spec.Session, Log: r.opts.Log, Events: usage{r.opts.Events, e}, MaxFileSize: r.opts.MaxFileSize,
+		Session: rec.Spec.Session, Log: r.opts.Log, Events: r.opts.Events, Used: e.markUsed, MaxFileSize: r.opts.MaxFileSize,
 		Renew: func(ctx context.Context, stale *driver.Workspace) (*driver.Workspace, error) {
 			return r.reattach(ctx, e)
 		},

@@ -78,6 +78,48 @@ func TestACallUnderWayKeepsAWorkspaceFromExpiring(t *testing.T) {
 	})
 }
 
+// TestLookingOnKeepsNoWorkspaceAlive: who looks on reads a workspace, also with a call that takes
+// long, and opens it, and it still expires at its time.
+func TestLookingOnKeepsNoWorkspaceAlive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newRig(t, nil)
+		id := g.create(func(s *workspace.Spec) { s.Policy.Idle = time.Minute })
+		time.Sleep(20 * time.Second)
+		ctx := workspace.WithoutUse(t.Context())
+		ws, err := g.Acquire(ctx, id) // the first, which opens it
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Second)
+		if _, err := ws.Stat(ctx, ".", nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := g.Acquire(ctx, id); err != nil {
+			t.Fatal(err)
+		}
+		g.p.OnCall(workspacetest.Plan{Delay: 10 * time.Second})
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if _, err := ws.Stat(ctx, ".", nil); err != nil {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		if ws.Busy() {
+			t.Error("busy with a call of who looks on")
+		}
+		time.Sleep(15 * time.Second)
+		wg.Wait()
+		if n, err := g.Expire(t.Context()); n != 0 || err != nil {
+			t.Errorf("expired %d, %v; want none before its time", n, err)
+		}
+		time.Sleep(5 * time.Second)
+		if n, err := g.Expire(t.Context()); n != 1 || err != nil {
+			t.Errorf("expired %d, %v; want 1", n, err)
+		}
+	})
+}
+
 func TestWhatAnotherRegistryHoldsDoesNotExpireUntilItCrashes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newRig(t, nil)

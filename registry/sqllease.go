@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace"
 )
 
 func (s *sqlStore) Hold(ctx context.Context, id string, self Holder, ttl time.Duration) (Record, error) {
@@ -27,9 +28,11 @@ func (s *sqlStore) Hold(ctx context.Context, id string, self Holder, ttl time.Du
 		if rec.State == Destroyed {
 			return destroyedError(id)
 		}
-		rec.LastUsed = timeFromNanos(now)
-		if err := s.updateLastUsed(ctx, tx, id, rec.LastUsed); err != nil {
-			return err
+		if workspace.IsUse(ctx) {
+			rec.LastUsed = timeFromNanos(now)
+			if err := s.updateLastUsed(ctx, tx, id, rec.LastUsed); err != nil {
+				return err
+			}
 		}
 		return s.insertHold(ctx, tx, id, self.ID)
 	})

@@ -19,10 +19,13 @@ type trackedReader struct {
 }
 
 // trackReader registers the reader that a driver returned with the handle, within the
-// call. release ends the context that the driver got.
-func (w *Workspace) trackReader(body io.ReadCloser, release func()) *trackedReader {
-	w.inflight.readers.Add(1)
-	r := &trackedReader{w: w, body: body, used: sync.OnceFunc(func() { w.inflight.readers.Add(-1) })}
+// call. release ends the context that the driver got, use says whether reading is a use.
+func (w *Workspace) trackReader(body io.ReadCloser, release func(), use bool) *trackedReader {
+	r := &trackedReader{w: w, body: body, used: func() {}}
+	if use {
+		w.inflight.readers.Add(1)
+		r.used = sync.OnceFunc(func() { w.inflight.readers.Add(-1) })
+	}
 	r.opened = w.inflight.register(func() error {
 		defer release()
 		defer r.used()

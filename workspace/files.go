@@ -126,7 +126,7 @@ func (w *Workspace) Read(ctx context.Context, path string, opts *ReadOptions) (b
 		if err != nil {
 			return err
 		}
-		body, info = w.trackReader(from, release), of
+		body, info = w.trackReader(from, release, IsUse(ctx)), of
 		return nil
 	})
 	if err != nil {

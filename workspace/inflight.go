@@ -23,7 +23,8 @@ type inflight struct {
 	long    map[*longCall]bool     // calls to cancel
 	open    map[*openResource]bool // watchers and readers to close before the last call
 
-	readers atomic.Int64 // number of open readers and connections
+	onlookers atomic.Int64 // those of the running calls that are no use; at most their number
+	readers   atomic.Int64 // number of open readers and connections that are a use
 
 	lastMu sync.Mutex // held during the last call
 	left   *verb      // the last call that succeeded
@@ -102,11 +103,24 @@ func (g *inflight) closeAndWait(ctx context.Context, why error) error {
 	}
 }
 
-// Busy reports whether a call runs on the handle, such as a command, or a reader of
-// Read or a connection of Dial is open. The registry calls Busy before it treats a workspace as idle.
+// Busy reports whether a call that uses the workspace runs on the handle, such as a command, or
+// a reader of Read or a connection of Dial is open. The registry calls Busy before it treats a
+// workspace as idle.
 func (w *Workspace) Busy() bool {
-	return w.inflight.calls.Load()&^shutBit > 0 || w.inflight.readers.Load() > 0
+	onlookers := w.inflight.onlookers.Load() // first: a call that ends meanwhile counts as a use, not as one less
+	return w.inflight.calls.Load()&^shutBit > onlookers || w.inflight.readers.Load() > 0
 }
+
+type withoutUseKey struct{}
+
+// WithoutUse returns a context whose calls are no use of a workspace, which may expire meanwhile:
+// those of somebody who only looks on.
+func WithoutUse(ctx context.Context) context.Context {
+	return context.WithValue(ctx, withoutUseKey{}, true)
+}
+
+// IsUse reports whether calls with a context are a use of a workspace, see [WithoutUse].
+func IsUse(ctx context.Context) bool { return ctx.Value(withoutUseKey{}) == nil }
 
 // An openResource is what a call left open, such as a watcher. It is closed once: by its
 // owner, or with the handle.

@@ -17,15 +17,25 @@ import (
 
 // A verb names an operation: by name in events and metrics, by span in traces. The
 // span is that of trpc-agent-go if it has the same operation.
-type verb struct{ name, span string }
+type verb struct {
+	name, span string
 
-func newVerb(name string) *verb { return &verb{name, "workspace." + name} }
+	// quiet is a look at Croft's own records, such as a list of sessions. It is no event: pages and
+	// clients ask again every second, and the audit log would be full of it.
+	quiet bool
+}
+
+func newVerb(name string) *verb { return &verb{name: name, span: "workspace." + name} }
+
+func newQuietVerb(name string) *verb {
+	return &verb{name: name, span: "workspace." + name, quiet: true}
+}
 
 var (
-	verbOpen         = &verb{"open", "workspace.create"}
+	verbOpen         = &verb{name: "open", span: "workspace.create"}
 	verbResolve      = newVerb("resolve")
 	verbClose        = newVerb("close")
-	verbDestroy      = &verb{"destroy", "workspace.cleanup"}
+	verbDestroy      = &verb{name: "destroy", span: "workspace.cleanup"}
 	verbPause        = newVerb("pause")
 	verbResume       = newVerb("resume")
 	verbUpdate       = newVerb("update")
@@ -53,7 +63,7 @@ var (
 	verbRun          = newVerb("run")
 	verbStart        = newVerb("start")
 	verbAttach       = newVerb("attach")
-	verbSessions     = newVerb("sessions")
+	verbSessions     = newQuietVerb("sessions")
 	verbDial         = newVerb("dial")
 	verbPoll         = newVerb("poll")
 	verbLog          = newVerb("log")
@@ -63,12 +73,13 @@ var (
 	verbResize       = newVerb("resize")
 	verbKill         = newVerb("kill")
 	verbWait         = newVerb("wait")
-	verbState        = newVerb("state")
+	verbState        = newQuietVerb("state")
 	verbForget       = newVerb("forget")
-	verbCode         = &verb{"code", "workspace.inline"}
+	verbCode         = &verb{name: "code", span: "workspace.inline"}
 	verbScript       = newVerb("script")
 	verbContext      = newVerb("context")
 	verbSnapshot     = newVerb("snapshot")
+	verbSnapshots    = newQuietVerb("snapshots")
 	verbFork         = newVerb("fork")
 	verbRollback     = newVerb("rollback")
 )
@@ -140,7 +151,12 @@ func (op *operation) end(ctx context.Context, err error) {
 	code := fault.Of(err)
 	endSpan(op.span, code)
 	recordDuration(ctx, op.verb, op.provider, code, op.start)
-	op.w.emitOperation(op.verb, op.about, err, op.start)
+	if IsUse(ctx) {
+		op.w.opts.Used()
+	}
+	if !op.verb.quiet {
+		op.w.emitOperation(op.verb, op.about, err, op.start)
+	}
 }
 
 func recordDuration(ctx context.Context, v *verb, provider string, code fault.Code, start time.Time) {

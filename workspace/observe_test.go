@@ -167,6 +167,9 @@ func TestEveryOperationIsAnEvent(t *testing.T) {
 	w.Rename(ctx, "a", "b", nil)
 	w.ReadFile(ctx, "../out")
 	w.Run(ctx, driver.Command{Argv: []string{"go", "test"}})
+	w.Sessions(ctx) // looks at Croft's own records are none
+	w.Snapshots(ctx, nil)
+	w.SnapshotFiles(ctx, "@origin", nil)
 	w.Close(ctx)
 	type line struct {
 		Kind                    event.Kind

@@ -72,7 +72,7 @@ func (w *Workspace) Snapshot(ctx context.Context, opts *driver.SnapshotOptions) 
 
 // Snapshots lists the snapshots of this workspace or, with opts, of others.
 func (w *Workspace) Snapshots(ctx context.Context, opts *driver.ListSnapshotsOptions) (list []driver.SnapshotInfo, err error) {
-	err = w.callSnapshots(ctx, verbSnapshot, "a list of snapshots", func(s *driver.Snapshots) bool { return s.List != nil },
+	err = w.callSnapshots(ctx, verbSnapshots, "a list of snapshots", func(s *driver.Snapshots) bool { return s.List != nil },
 		func(ctx context.Context, s *driver.Snapshots) error {
 			list, err = s.List(ctx, orZero(opts))
 			return err
@@ -83,7 +83,7 @@ func (w *Workspace) Snapshots(ctx context.Context, opts *driver.ListSnapshotsOpt
 // SnapshotFiles returns the files of a snapshot, read-only; "" is the present state
 // of the workspace.
 func (w *Workspace) SnapshotFiles(ctx context.Context, id string, opts *driver.SnapshotAccess) (files *driver.FS, err error) {
-	err = w.callSnapshots(ctx, verbSnapshot, "the files of snapshots", func(s *driver.Snapshots) bool { return s.Files != nil },
+	err = w.callSnapshots(ctx, verbSnapshots, "the files of snapshots", func(s *driver.Snapshots) bool { return s.Files != nil },
 		func(ctx context.Context, s *driver.Snapshots) error {
 			files, err = s.Files(ctx, id, orZero(opts))
 			return err

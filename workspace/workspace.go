@@ -46,6 +46,9 @@ type Options struct {
 	Log     *slog.Logger      // nil is silent
 	Events  event.Sink        // nil is event.Discard
 
+	// Used is called when a call that uses the workspace ends, see [WithoutUse]. The registry sets it.
+	Used func()
+
 	// Renew attaches again after a call returned Evicted; stale is the evicted
 	// workspace. If Renew is nil, the caller gets Evicted. The registry sets it.
 	Renew func(ctx context.Context, stale *driver.Workspace) (*driver.Workspace, error)
@@ -79,6 +82,9 @@ func New(id string, d *driver.Workspace, want driver.Capabilities, opts *Options
 		w.opts = *opts
 	}
 	w.opts.Log = logger(opts)
+	if w.opts.Used == nil {
+		w.opts.Used = func() {}
+	}
 	if w.opts.Events == nil {
 		w.opts.Events = event.Discard
 	}
@@ -257,6 +263,10 @@ func (w *Workspace) call(ctx context.Context, v *verb, about subject, call func(
 		return err
 	}
 	defer w.inflight.exit()
+	if !IsUse(ctx) {
+		w.inflight.onlookers.Add(1)
+		defer w.inflight.onlookers.Add(-1)
+	}
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("workspace %s: %s: %w", w.id, v.name, err)
 	}

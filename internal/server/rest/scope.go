@@ -10,6 +10,7 @@ import (
 
 	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/internal/server/httpguard"
+	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -92,6 +93,9 @@ func (s *Server) serveAllowed(w http.ResponseWriter, r *http.Request, pattern st
 		closeAfterAnswer(w)
 		s.writeError(w, r, err)
 		return
+	}
+	if p, _ := auth.From(r.Context()); p.Workspace != "" {
+		r = r.WithContext(workspace.WithoutUse(r.Context())) // a share link keeps no workspace alive
 	}
 	s.routes.ServeHTTP(w, r)
 }
