@@ -122,7 +122,7 @@ var may = []struct{ pkg, imports string }{
 	{"internal/web/build", ""},
 	{"internal/server/httpguard", "fault auth event"},
 	{"internal/server/mcpserver", "fault event workspace workspace/driver tool internal/server/httpguard auth"},
-	{"internal/server/portproxy", "fault"},
+	{"internal/server/portproxy", "fault internal/server/httpguard"},
 	{"internal/server/httplog", "workspace/driver"},
 	{"internal/server/replica", "fault internal/server/httplog"},
 	{"internal/daemon/telemetry", "fault internal/server/httplog"},

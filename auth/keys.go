@@ -283,6 +283,9 @@ func (k *Keys) Revoke(ctx context.Context, id string) (Key, error) {
 	return key, k.store.RevokeKey(ctx, id, key.RevokedAt)
 }
 
+// MaxOverlap bounds how long the previous text of a rotated key is accepted.
+const MaxOverlap = 30 * 24 * time.Hour
+
 // Rotate gives a key a new text, which it returns. The previous text is accepted for the time
 // overlap, but not longer than the key was valid; 0 refuses it at once. The text before that one
 // is refused. A zero expires keeps the expiry, which must not have passed.
@@ -293,6 +296,9 @@ func (k *Keys) Rotate(ctx context.Context, id string, expires time.Time, overlap
 	}
 	if !key.RevokedAt.IsZero() {
 		return Key{}, "", fmt.Errorf("API key %s: %w: it was revoked; create another one", id, fault.WrongState)
+	}
+	if overlap > MaxOverlap {
+		return Key{}, "", fmt.Errorf("API key %s: overlap %s: %w: the previous text is accepted for at most 30 days", id, overlap, fault.InvalidArgument)
 	}
 	now := time.Now()
 	key.PreviousUntil = time.Time{}

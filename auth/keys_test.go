@@ -267,6 +267,9 @@ func TestRotateWithOverlap(t *testing.T) {
 	time.Sleep(brief)
 	check("the previous text after the overlap", second, false)
 	check("the third text", third, true)
+	if _, _, err := keys.Rotate(ctx, key.ID, time.Time{}, auth.MaxOverlap+time.Second); fault.Of(err) != fault.InvalidArgument {
+		t.Errorf("an overlap of more than 30 days: %v, want InvalidArgument", err)
+	}
 	_, fourth := rotate(time.Time{}, time.Hour)
 	if _, err := keys.Revoke(ctx, key.ID); err != nil {
 		t.Fatal(err)

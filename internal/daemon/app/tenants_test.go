@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -433,8 +434,11 @@ func TestSessionsBelongToTheirKey(t *testing.T) {
 	const list = `{"jsonrpc":"2.0","id":2,"method":"tools/list","params":{}}`
 	for _, method := range []string{"POST", "GET", "DELETE"} {
 		for _, key := range []string{m.blue, m.redRead, m.sys.Token} {
-			if res := send(key, method, "/mcp", session, list); res.StatusCode != http.StatusNotFound { //nolint:bodyclose // likewise
-				t.Errorf("%s in the session of another key: %d, want 404", method, res.StatusCode)
+			res, none := send(key, method, "/mcp", session, list), send(key, method, "/mcp", "no-session", list) //nolint:bodyclose // likewise
+			got, gotErr := io.ReadAll(res.Body)
+			want, wantErr := io.ReadAll(none.Body)
+			if err := errors.Join(gotErr, wantErr); err != nil || res.StatusCode != http.StatusNotFound || none.StatusCode != http.StatusNotFound || string(got) != string(want) {
+				t.Errorf("%s in the session of another key: %d %q, %v; in none: %d %q; want 404 and the same", method, res.StatusCode, got, err, none.StatusCode, want)
 			}
 		}
 	}

@@ -78,7 +78,8 @@ func CheckOrigin(r *http.Request) error {
 	if origin == "" {
 		return nil
 	}
-	if u, err := url.Parse(origin); err == nil && u.Host != "" && strings.EqualFold(u.Host, r.Host) {
+	// Without TLS of this server, a proxy before it may have TLS.
+	if u, err := url.Parse(origin); err == nil && u.Host != "" && strings.EqualFold(u.Host, r.Host) && (r.TLS == nil || u.Scheme == "https") {
 		return nil
 	}
 	return fmt.Errorf("origin %q: %w: only pages of this server may send requests", origin, fault.PermissionDenied)
@@ -86,6 +87,12 @@ func CheckOrigin(r *http.Request) error {
 
 // KeyHeader is the header of the E2B SDKs for an API key. It precedes Authorization.
 const KeyHeader = "X-API-KEY"
+
+// Names of the cookie of a session on the page, over TLS or on loopback, and without.
+const (
+	SecureCookie   = "__Host-croft"
+	InsecureCookie = "croft-insecure"
+)
 
 // LocalKey is the id of the server's token as a key, in audit events.
 const LocalKey = "token"

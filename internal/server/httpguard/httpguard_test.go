@@ -7,6 +7,25 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
+// TestAnOriginWithoutTLS: a page that came without TLS, which somebody on the way can write, is no
+// page of a server with TLS.
+func TestAnOriginWithoutTLS(t *testing.T) {
+	for _, tt := range []struct {
+		server, origin string
+		want           fault.Code
+	}{
+		{"https://croft.example", "https://croft.example", ""},
+		{"https://croft.example", "http://croft.example", fault.PermissionDenied},
+		{"http://croft.example", "https://croft.example", ""}, // by a proxy with TLS
+	} {
+		r := httptest.NewRequest("GET", tt.server, nil)
+		r.Header.Set("Origin", tt.origin)
+		if err := CheckOrigin(r); fault.Of(err) != tt.want {
+			t.Errorf("a page of %s at %s: %v, want %q", tt.origin, tt.server, err, tt.want)
+		}
+	}
+}
+
 func TestCheck(t *testing.T) {
 	g := Guard{Token: "right", Hosts: []string{"croft.example"}}
 	for _, tt := range []struct {

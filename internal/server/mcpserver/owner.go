@@ -3,14 +3,13 @@ package mcpserver
 import (
 	"context"
 	"crypto/rand"
-	"fmt"
+	"errors"
 	"net/http"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/croft-run/croft/auth"
-	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/lazyregexp"
 )
 
@@ -44,6 +43,10 @@ func (s *Server) setOwner(ctx context.Context, session string) {
 	}
 }
 
+// errNoSession is in the words of the SDK for a session that it does not know: nobody learns that
+// another key has one.
+var errNoSession = errors.New("session not found")
+
 // checkOwner refuses a request for a session that another key began.
 func (s *Server) checkOwner(ctx context.Context, session string) error {
 	p, ok := auth.From(ctx)
@@ -51,7 +54,7 @@ func (s *Server) checkOwner(ctx context.Context, session string) error {
 		return nil
 	}
 	if key, known := s.owners.Load(session); known && key != p.Key {
-		return fmt.Errorf("mcpserver: session: %w: begin a session with this key", fault.NotFound)
+		return errNoSession
 	}
 	return nil
 }

@@ -71,7 +71,7 @@ func (s *Server) Handler() http.Handler {
 		defer end()
 		if id := r.Header.Get("Mcp-Session-Id"); id != "" {
 			if err := s.checkOwner(r.Context(), id); err != nil {
-				writeError(w, err)
+				http.Error(w, err.Error(), http.StatusNotFound)
 				return
 			}
 			leave := s.calls.addConnection(id, s.opts.ReconnectGrace)
@@ -119,7 +119,7 @@ func (s *Server) SSEHandler() http.Handler {
 			defer end()
 			if id := r.URL.Query().Get(sessionParameter); id != "" {
 				if err := s.checkOwner(r.Context(), id); err != nil {
-					writeError(w, err)
+					http.Error(w, err.Error(), http.StatusNotFound)
 					return
 				}
 			}

@@ -90,6 +90,9 @@ func securityHeaders(policy string) http.Header {
 // key of the cookie.
 func (s *Server) Over(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.TLS != nil && !isLoopbackName(r.Host) { // localhost also has the servers of others, without TLS
+			w.Header().Set("Strict-Transport-Security", "max-age=31536000")
+		}
 		if a := s.assets[r.URL.Path]; a != nil {
 			maps.Copy(w.Header(), pageHeaders)
 			httplog.SetRoute(r.Context(), "page")

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"net/http"
 	"net/http/httptest"
 	"testing"
 )
@@ -32,6 +33,20 @@ func TestCheckPage(t *testing.T) {
 		}
 		if err := checkPage(r); (err == nil) != tt.ok {
 			t.Errorf("%s: %v", tt.name, err)
+		}
+	}
+}
+
+// TestTLSStays: browsers use TLS from then on, but for localhost, where others serve without it.
+func TestTLSStays(t *testing.T) {
+	s := &Server{}
+	for url, want := range map[string]string{
+		"https://croft.example/v1/version": "max-age=31536000", "http://croft.example/v1/version": "", "https://localhost:7070/v1/version": "",
+	} {
+		w := httptest.NewRecorder()
+		s.Over(http.NotFoundHandler()).ServeHTTP(w, httptest.NewRequest("GET", url, nil))
+		if got := w.Header().Get("Strict-Transport-Security"); got != want {
+			t.Errorf("%s: Strict-Transport-Security %q, want %q", url, got, want)
 		}
 	}
 }

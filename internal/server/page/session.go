@@ -28,8 +28,8 @@ const sessionPath = "/page/session"
 
 // Names of the cookie: over TLS and on loopback, and by plain HTTP beyond it.
 const (
-	secureCookie   = "__Host-croft"
-	insecureCookie = "croft-insecure"
+	secureCookie   = httpguard.SecureCookie
+	insecureCookie = httpguard.InsecureCookie
 )
 
 // cookieAge is how long a cookie is accepted, if its key is.

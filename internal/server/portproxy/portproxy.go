@@ -12,12 +12,14 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/textproto"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/server/httpguard"
 )
 
 // A Target is a port of a workspace.
@@ -110,11 +112,23 @@ func (t Target) rewrite(r *httputil.ProxyRequest) {
 	for _, name := range t.Credentials {
 		r.Out.Header.Del(name)
 	}
+	cookies := r.In.Cookies()
+	if slices.ContainsFunc(cookies, isOwn) {
+		r.Out.Header.Del("Cookie")
+		for _, c := range slices.DeleteFunc(cookies, isOwn) {
+			r.Out.AddCookie(c)
+		}
+	}
 	for name := range r.Out.Header {
 		if strings.HasPrefix(textproto.CanonicalMIMEHeaderKey(name), "E2b-") {
 			delete(r.Out.Header, name)
 		}
 	}
+}
+
+// isOwn reports whether a cookie is that of a session on the page of this server.
+func isOwn(c *http.Cookie) bool {
+	return c.Name == httpguard.SecureCookie || c.Name == httpguard.InsecureCookie
 }
 
 func message(err error) string {

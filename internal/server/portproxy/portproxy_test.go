@@ -110,7 +110,7 @@ func TestRequests(t *testing.T) {
 	}
 	for name, value := range map[string]string{
 		"X-API-KEY": "secret", "X-Access-Token": "secret", "E2b-Sandbox-Id": "secret", "E2b-Sandbox-Port": "secret",
-		"E2B-Traffic-Access-Token": "secret", "Authorization": "Bearer of-the-program", "Cookie": "a=b",
+		"E2B-Traffic-Access-Token": "secret", "Authorization": "Bearer of-the-program", "Cookie": "a=b; __Host-croft=secret; c=d; croft-insecure=secret",
 		"X-Forwarded-For": "6.6.6.6", "X-Forwarded-Host": "forged", "Connection": "X-Hop", "X-Hop": "hop",
 	} {
 		req.Header.Set(name, value)
@@ -136,7 +136,7 @@ func TestRequests(t *testing.T) {
 		headers.Add(got.Raw[i], got.Raw[i+1])
 	}
 	for name, want := range map[string]string{
-		"Host": "localhost:" + strconv.Itoa(port), "Authorization": "Bearer of-the-program", "Cookie": "a=b",
+		"Host": "localhost:" + strconv.Itoa(port), "Authorization": "Bearer of-the-program", "Cookie": "a=b; c=d",
 		"X-Forwarded-For": "127.0.0.1", "X-Forwarded-Host": "3000-sandbox1.example.com", "X-Forwarded-Proto": "http",
 		"X-Hop": "", "X-Api-Key": "", "X-Access-Token": "", "E2b-Sandbox-Id": "", "E2b-Sandbox-Port": "",
 	} {

@@ -240,10 +240,25 @@ func (s *Server) createContext(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, c.contextOf(made))
 }
 
+// startDefaults starts the contexts that a new sandbox has: those of Python and JavaScript, where
+// their kernels are installed.
+func (c *sandboxCall) startDefaults(ctx context.Context) error {
+	for _, name := range []string{"python", "javascript"} {
+		if _, _, err := c.defaultContext(ctx, name); err != nil && fault.Of(err) != fault.Unsupported {
+			return err
+		}
+	}
+	return nil
+}
+
 // listContexts serves GET /contexts.
 func (s *Server) listContexts(w http.ResponseWriter, r *http.Request) {
 	c := callOf(r.Context())
-	list, err := c.allContexts(r.Context())
+	err := c.startDefaults(r.Context())
+	var list []driver.CodeContext
+	if err == nil {
+		list, err = c.allContexts(r.Context())
+	}
 	if err != nil {
 		writeError(w, err)
 		return

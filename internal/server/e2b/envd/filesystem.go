@@ -101,12 +101,19 @@ func (s filesystemService) Remove(ctx context.Context, req *envdpb.RemoveRequest
 	return &envdpb.RemoveResponse{}, rpcError(ctx, err)
 }
 
+// dirSize is the size of every directory: one block, as a small one has on the file system of E2B's
+// sandboxes. Croft's own sizes are those of contents, so that they are the same with every provider.
+const dirSize = 4096
+
 // message returns the entry as envd describes it: a symlink has the type and mode of what
 // it leads to.
 func (e entry) message() *envdpb.EntryInfo {
 	m := &envdpb.EntryInfo{
 		Name: path.Base(e.abs), Path: e.abs, Type: typeMessage(e.Type), Size: e.Size, Mode: uint32(e.Mode.Perm()),
 		Permissions: permissions(e.Info), Owner: e.owner, Group: e.group, Metadata: e.metadata,
+	}
+	if m.Type == envdpb.FileType_FILE_TYPE_DIRECTORY {
+		m.Size = dirSize
 	}
 	if !e.ModTime.IsZero() {
 		m.ModifiedTime = timestamppb.New(e.ModTime)
