@@ -179,6 +179,7 @@ func (s *Server) completeDocument() {
 	documentBytes(schemas)
 	documentDurations(schemas)
 	documentLimits(schemas)
+	schemas["Spec"].Required = nil // the server gives an id and chooses a kind
 }
 
 // Unready makes /readyz answer 503, so that load balancers choose another server. All else is

@@ -1150,8 +1150,8 @@ export interface Spec {
   "config"?: unknown;
   "dir"?: string;
   "from"?: Source;
-  "id": string;
-  "kind": string;
+  "id"?: string;
+  "kind"?: string;
   "labels"?: Record<string, string>;
   "name"?: string;
   "policy"?: Policy;

@@ -63,7 +63,7 @@ export function Processes({ w }: TabProps): VNode {
             Commands that run in the background appear here with their output, and stay for a while after they end.
           </Empty>
         )}
-        {rows.length > 0 && <Table label="Processes" rows={rows} columns={columns} id={(s) => s.id} onOpen={(s) => choose(s.id)} initial="-started" height={36} />}
+        {rows.length > 0 && <Table label="List of processes" rows={rows} columns={columns} id={(s) => s.id} onOpen={(s) => choose(s.id)} initial="-started" height={36} />}
       </div>
       {current && <Process key={current.id} id={w.id} s={current} reload={list.reload} onClose={() => choose("")} />}
       {starting && <StartCommand id={w.id} onClose={() => setStarting(false)} onStarted={(s) => { choose(s.id); list.reload(); }} />}

@@ -129,7 +129,7 @@ function Terminal({ id, session, onEnd }: { id: string; session: SessionInfo; on
           {note}
         </p>
       )}
-      <div class="screen" ref={box} role="region" aria-label="Terminal" />
+      <div class="screen" ref={box} role="region" aria-label="Screen" />
     </div>
   );
 }

@@ -46,7 +46,9 @@ export function Workspaces(): VNode {
     { id: "state", label: "State", sort: (w) => w.state, cell: (w) => <State name={w.state} /> },
     { id: "kind", label: "Provider", sort: (w) => w.kind, cell: (w) => visible(w.kind), wide: true },
     { id: "template", label: "Started from", sort: (w) => w.template ?? "", cell: (w) => <Origin w={w} />, wide: true },
-    { id: "owner", label: "Owner", sort: (w) => w.owner ?? w.tenant ?? "", cell: (w) => visible(w.owner || w.tenant) || <span class="soft">–</span>, wide: true },
+    // The tenant is that of the key; the owner is what the client says.
+    ...(all.some((w) => w.tenant) ? [{ id: "tenant", label: "Tenant", sort: (w: Row) => w.tenant ?? "", cell: (w: Row) => visible(w.tenant) || <span class="soft">operator</span>, wide: true }] : []),
+    { id: "owner", label: "Owner", sort: (w) => w.owner ?? "", cell: (w) => visible(w.owner) || <span class="soft">–</span>, wide: true },
     { id: "cpu", label: "CPU", number: true, sort: (w) => w.metrics?.cpu ?? -1, cell: (w) => <Use w={w} part={w.metrics?.cpu} max={w.metrics?.limits?.cpu} text={(n) => n.toFixed(2)} what="CPU" />, wide: true },
     { id: "memory", label: "Memory", number: true, sort: (w) => w.metrics?.memory ?? -1, cell: (w) => <Use w={w} part={w.metrics?.memory} max={w.metrics?.limits?.memory} text={bytes} what="memory" />, wide: true },
     { id: "disk", label: "Disk", number: true, sort: (w) => w.metrics?.disk ?? -1, cell: (w) => <Use w={w} part={w.metrics?.disk} max={w.metrics?.limits?.disk} text={bytes} what="disk" />, wide: true },
