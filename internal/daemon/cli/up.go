@@ -12,6 +12,8 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -136,7 +138,7 @@ func (a *command) runUp(ctx context.Context, opts upOptions) (err error) {
 	}
 	defer reloadOnHangup(log, reloads)()
 	a.warnPolicies(ctx, sys)
-	if err := a.printServing(ctx, sys, l.Addr(), cert != nil); err != nil {
+	if err := a.printServing(ctx, sys, reachableAt(l.Addr(), slices.Concat(opts.hosts, settings.Server.Hosts)), cert != nil); err != nil {
 		return errors.Join(err, l.Close())
 	}
 	if err := sys.Serve(ctx, l); err != nil {
@@ -276,10 +278,10 @@ type upAnswer struct {
 	E2B       string   `json:"e2b"` // command that sets the variables of E2B's SDKs
 }
 
-func (a *command) printServing(ctx context.Context, sys *app.System, addr net.Addr, secure bool) error {
-	url := "http://" + addr.String()
+func (a *command) printServing(ctx context.Context, sys *app.System, addr string, secure bool) error {
+	url := "http://" + addr
 	if secure {
-		url = "https://" + addr.String()
+		url = "https://" + addr
 	}
 	out := upAnswer{URL: url, Data: sys.Dir, OpenAPI: url + "/v1/openapi.json", Page: pageURL(url)}
 	token, key := "as given by --token or CROFT_TOKEN", `"$CROFT_TOKEN"`
@@ -307,6 +309,16 @@ func (a *command) printServing(ctx context.Context, sys *app.System, addr net.Ad
 			version(), out.Page, out.URL, out.OpenAPI, out.Data, token, strings.Join(out.Try, "\n  "), out.E2B)
 		return err
 	})
+}
+
+// reachableAt returns the address of a server for its clients: one that listens on all interfaces is
+// reached by its first name or, without one, on this host.
+func reachableAt(addr net.Addr, hosts []string) string {
+	tcp, ok := addr.(*net.TCPAddr)
+	if !ok || !tcp.IP.IsUnspecified() {
+		return addr.String()
+	}
+	return net.JoinHostPort(append(hosts, "127.0.0.1")[0], strconv.Itoa(tcp.Port))
 }
 
 // pageURL returns the address of the page. Cookies do not differ by port: under the name localhost
