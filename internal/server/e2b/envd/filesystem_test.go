@@ -53,6 +53,9 @@ func testFilesystem(t *testing.T, h *host, c envdpb.FilesystemClient, base strin
 		e.GetPermissions() != "-rw-r-----" || e.GetOwner() != "user" || e.GetGroup() != "user" || time.Since(e.GetModifiedTime().AsTime()) > time.Hour || e.SymlinkTarget != nil {
 		t.Errorf("a file is %v", e)
 	}
+	if got, err = c.Stat(ctx, &envdpb.StatRequest{Path: base + "/a"}); err != nil || got.GetEntry().GetSize() != 4096 {
+		t.Errorf("a directory is %v, %v; want it to have a size, as programs for E2B expect", got, err)
+	}
 	if got, err = c.Stat(ctx, &envdpb.StatRequest{Path: base + "/link"}); err != nil || got.GetEntry().GetSymlinkTarget() != abs+"/f" || got.GetEntry().GetType() != envdpb.FileType_FILE_TYPE_FILE || got.GetEntry().GetPermissions()[0] != 'L' {
 		t.Errorf("a symlink is %v, %v", got, err)
 	}

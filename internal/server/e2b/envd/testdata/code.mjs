@@ -15,6 +15,10 @@ async function check(name, f) {
 const sbx = await Sandbox.create({ requestTimeoutMs: 170_000 })
 const wait = { requestTimeoutMs: 170_000, timeoutMs: 170_000 }
 
+await check('the contexts of a new sandbox', async () => {
+  const [first] = await sbx.listCodeContexts({ requestTimeoutMs: 170_000 })
+  assert.equal(first.language, 'python')
+})
 await check('runCode keeps state', async () => {
   await sbx.runCode('x = 20', wait)
   const r = await sbx.runCode('x + 1', wait)
