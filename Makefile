@@ -18,7 +18,7 @@ export ALL # of make test: also the slowest tests
 # Static programs, as in a release. scripts/test sets it for the race detector.
 export CGO_ENABLED ?= 0
 
-.PHONY: build guests size run test test-quick test-all test-compat test-trpc test-release release release-tag attack docs lint words bench bench-cluster load fuzz deps cluster test-cluster cluster-down
+.PHONY: build guests size run test test-quick test-all test-compat test-trpc test-e2b test-release release release-tag attack docs lint words bench bench-cluster load fuzz deps cluster test-cluster cluster-down
 
 build: guests ## bin/croft, stripped, with croft-guest for both architectures inside
 	@echo "building bin/croft; the first build compiles about a thousand packages, which takes some minutes"
@@ -50,12 +50,16 @@ test-all: ## every test, trpc-agent-go's own tests on one provider, and a releas
 	$(MAKE) test-trpc TRPC=local
 	$(MAKE) test-release
 
-test-compat: deps guests test-trpc ## side by side with the originals (skillgym, Node, MCP's conformance checks, trpc-agent-go); prints tables
+test-compat: deps guests test-trpc $(if $(E2B_SUITES),test-e2b) ## side by side with the originals (skillgym, Node, MCP's conformance checks, trpc-agent-go, E2B); prints tables
 	$(GO) test -count=1 -v -run 'SideBySide|AnswerAs' ./eval ./eval/suite
 	$(GO) test -count=1 -v -run '^TestConformance$$' ./e2e
 
 test-trpc: guests ## trpc-agent-go's own tests over contrib/trpcagent; TRPC=local for one of local, in-place and sandbox
 	cd contrib/trpcagent && $(GO) run ./internal/upstream -provider "$(TRPC)" -known ../../docs/trpc-agent-go.md
+
+test-e2b: deps guests ## E2B's own tests for JavaScript against croft up; E2B_SUITES=DIR has the repositories E2B and code-interpreter of e2b-dev
+	@[ -n "$(E2B_SUITES)" ] || { echo "give E2B_SUITES=DIR, with DIR/E2B and DIR/code-interpreter: git clone https://github.com/e2b-dev/E2B" >&2; exit 2; }
+	E2B_SUITES="$(abspath $(E2B_SUITES))" $(GO) test -count=1 -timeout 60m -v -run '^TestE2BSuites$$' ./e2e
 
 test-release: deps ## a release of HEAD: built twice, installed by go install, go get and install.sh in a fresh Debian
 	CROFT_TEST_RELEASE=1 $(GO) test -C tools -count=1 -timeout 40m -run '^TestRelease' ./release

@@ -3,6 +3,7 @@ package e2e
 import (
 	"archive/tar"
 	"bytes"
+	"crypto/tls"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -62,7 +63,13 @@ type upServer struct {
 // startUp starts croft up on a free port.
 func startUp(t *testing.T, bin, data string, env ...string) *upServer {
 	t.Helper()
-	u := &upServer{t: t, bin: bin, data: data, addr: "127.0.0.1:0", env: env}
+	return startUpAt(t, bin, data, "127.0.0.1:0", env...)
+}
+
+// startUpAt starts croft up on an address.
+func startUpAt(t *testing.T, bin, data, addr string, env ...string) *upServer {
+	t.Helper()
+	u := &upServer{t: t, bin: bin, data: data, addr: addr, env: env}
 	u.start()
 	t.Cleanup(func() {
 		u.cmd.Process.Signal(os.Interrupt)
@@ -92,9 +99,11 @@ func (u *upServer) start() {
 	if err := json.NewDecoder(out).Decode(&answer); err != nil {
 		u.t.Fatalf("croft up: %v\n%s", err, u.output.String())
 	}
-	u.addr = strings.TrimPrefix(answer.URL, "http://")
+	_, u.addr, _ = strings.Cut(answer.URL, "://")
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true} //nolint:gosec // it only waits for an answer
 	for range 100 {
-		if res, err := http.Get(answer.URL + "/healthz"); err == nil {
+		if res, err := (&http.Client{Transport: transport}).Get(answer.URL + "/healthz"); err == nil {
 			res.Body.Close()
 			return
 		}
