@@ -1,5 +1,5 @@
 import { type ComponentType, type VNode } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { del, get, mayRun, type NewShare, post, Problem, segment, type Shares, who, ws } from "../api";
 import { useCalls, useEvents, useLoad, useNow, useThrottle } from "../hooks";
 import { destroy, fork, live, pause, reset, resume, type Row, title } from "../model";
@@ -44,6 +44,9 @@ export function WorkspaceView({ id, tab, route }: { id: string; tab: string; rou
   useCalls(one.data?.id ?? "", one.reload);
   const now = useNow();
   const [sharing, setSharing] = useState(false);
+  // A tab is left as it was, with its open file, and comes back so.
+  const places = useRef(new Map<string, string>());
+  places.current.set(`${id}/${tab}`, location.hash);
   const w = one.data;
   useEffect(() => {
     if (w) document.title = `${title(w)} – Croft`;
@@ -117,7 +120,7 @@ export function WorkspaceView({ id, tab, route }: { id: string; tab: string; rou
         )}
       </header>
       {w.error && <Failure error={new Error(`${w.error.message} (${w.error.code})`)} />}
-      <Tabs label="Parts of the workspace" current={current?.id ?? ""} items={tabs.filter((t) => !who.workspace || t.id !== "connect").map(({ id: part, label, icon }) => ({ id: part, label, icon, href: href("w", id, part) }))} />
+      <Tabs label="Parts of the workspace" current={current?.id ?? ""} items={tabs.filter((t) => !who.workspace || t.id !== "connect").map(({ id: part, label, icon }) => ({ id: part, label, icon, href: (part !== current?.id && places.current.get(`${id}/${part}`)) || href("w", id, part) }))} />
       <section class="tab-body" aria-label={current?.label}>
         {w.state === "paused" && current?.live ? (
           <Empty
