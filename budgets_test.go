@@ -24,12 +24,12 @@ const (
 // exceptions are above a budget, each for a reason. A number that is too high fails, too.
 var exceptions = map[string]int{
 	// Rooms that are still to be divided.
-	"lines eval":                            8066,
-	"lines internal/daemon/app":             6235,
-	"lines internal/daemon/cli":             17123,
-	"lines provider/sandbox":                9826,
-	"lines snapshot":                        11892,
-	"lines tool":                            7647,
+	"lines eval":                            8200,
+	"lines internal/daemon/app":             6400,
+	"lines internal/daemon/cli":             17400,
+	"lines provider/sandbox":                10000,
+	"lines snapshot":                        12100,
+	"lines tool":                            7800,
 	"methods client Client":                 76,
 	"methods internal/daemon/app System":    127,
 	"methods internal/daemon/cli command":   357,

@@ -21,5 +21,4 @@
 //
 // Before version 1 a minor version may change their API, and the changelog says how to
 // follow. From version 1 on the rules of semantic versions hold for them.
-//
 package croft
