@@ -65,7 +65,7 @@ func NeedsChromium(t testing.TB) (node, chromium, modules string) {
 	if err != nil {
 		t.Skip("skipped: host: it lacks chromium: scripts/deps installs it where it can")
 	}
-	modules, err = filepath.Abs(filepath.Join("web", "node_modules"))
+	modules, err = filepath.Abs(filepath.Join("internal", "web", "node_modules"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,5 +1,5 @@
 // Package web is the page of croft up, for people: its built assets, embedded. The source is
-// TypeScript in internal/web/src; go generate ./web builds it with npm's packages and esbuild. The page
+// TypeScript in internal/web/src; go generate ./internal/web builds it with npm's packages and esbuild. The page
 // speaks the public HTTP API only, and loads nothing from another origin.
 package web
 

@@ -22,7 +22,7 @@ func TestAssetsAreBuilt(t *testing.T) {
 	if text, err := exec.CommandContext(t.Context(), "go", "run", "./build", "-install=false", "-out", out, "-types", types).CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, text)
 	}
-	const advice = "run go generate ./web and commit what it writes"
+	const advice = "run go generate ./internal/web and commit what it writes"
 	want, err := os.ReadFile(types)
 	if err != nil {
 		t.Fatal(err)

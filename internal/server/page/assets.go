@@ -50,7 +50,7 @@ func findAssets(files fs.FS) (map[string]*asset, error) {
 		return nil, fmt.Errorf("assets: %w: %w", fault.Internal, err)
 	}
 	if out["/"] == nil {
-		return nil, fmt.Errorf("assets: %w: they have no index.html; go generate ./web builds them", fault.InvalidArgument)
+		return nil, fmt.Errorf("assets: %w: they have no index.html; go generate ./internal/web builds them", fault.InvalidArgument)
 	}
 	return out, nil
 }

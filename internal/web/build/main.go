@@ -1,6 +1,6 @@
 // Command build writes internal/web/dist, the assets of the page, from internal/web/src: it installs npm's packages,
 // writes the types of the API from the OpenAPI document, and bundles with esbuild. It runs in the
-// directory web: go generate ./web.
+// directory internal/web: go generate ./internal/web.
 package main
 
 import (
@@ -35,7 +35,7 @@ func build(out, types string, install bool) error {
 			return fmt.Errorf("npm ci: %w", err)
 		}
 	}
-	if err := writeTypes("../docs/openapi.json", types); err != nil {
+	if err := writeTypes("../../docs/openapi.json", types); err != nil {
 		return err
 	}
 	if err := os.RemoveAll(out); err != nil {
