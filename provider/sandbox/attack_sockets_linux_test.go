@@ -239,7 +239,7 @@ my $failed = 0; while ((my $pid = wait) > 0) { $failed++ if $? } print $failed'`
 }
 
 func TestAttackSocketsUnprivileged(t *testing.T) {
-	asNobody(t, "^Test(AttackSocketsOfTheHost|AttackSocketPathRace|OwnSocketsWork|AttackLease|AttackSocketFamilies|AttackCoreFiles|AttackFIFOsOfTheHost|AttackLaterFIFOs|AttackOtherWorkspaces)$")
+	asNobody(t, "^Test(AttackSocketsOfTheHost|AttackSocketPathRace|OwnSocketsWork|AttackLease|AttackSocketFamilies|AttackNetlinkBuffers|AttackCoreFiles|AttackFIFOsOfTheHost|AttackLaterFIFOs|AttackOtherWorkspaces)$")
 }
 
 // TestAttackLease takes a lease on a file in a directory in place, which would stall
@@ -268,6 +268,38 @@ for my $n (1 .. 31) { print "netlink $n " if socket(my $s, 16, SOCK_RAW, $n) }
 socketpair(my $x, my $y, AF_UNIX, SOCK_STREAM, 0) or print "no pair: $! "; print "held"'`)
 		if got != "held" {
 			t.Errorf("got %q", got)
+		}
+	})
+}
+
+// TestAttackNetlinkBuffers makes as many netlink sockets as it can in two processes, with
+// buffers as large as it can: no limit of memory has them.
+func TestAttackNetlinkBuffers(t *testing.T) {
+	atEachLevel(t, func(t *testing.T, p *Provider, level driver.Isolation) {
+		testenv.ReportAttack(t, "memory of the host in buffers of netlink sockets", string(level), testenv.Prevented, "")
+		if level == driver.IsolationGVisor {
+			return // these are gVisor's own
+		}
+		want := "128 of 212992 bytes, then 1"
+		if level == driver.IsolationProcess {
+			want = "0 of 0 bytes, then 0" // no network, and no such sockets
+		}
+		got := output(t, open(t, p), `perl -MSocket -e '
+my @all; pipe(my $r, my $w); my $size = 0;
+sub fill { while (@all < 100 && socket(my $s, 16, SOCK_RAW, 0)) {
+	setsockopt($s, SOL_SOCKET, SO_RCVBUF, pack("i", $_)) or die $! for 1 << 30, -1;
+	my $got = unpack("i", getsockopt($s, SOL_SOCKET, SO_RCVBUF)); $size = $got if $got > $size; push @all, $s } }
+fill(); my $first = @all;
+my $pid = fork // die; if (!$pid) { @all = (); fill(); syswrite $w, scalar(@all); exit }
+close $w; waitpid $pid, 0; sysread $r, my $second, 9;
+if ($first) {
+	my $udp; socket($udp, AF_INET, SOCK_DGRAM, 0) && setsockopt($udp, SOL_SOCKET, SO_RCVBUF, pack("i", 5000)) or die $!;
+	die "size of UDP" if unpack("i", getsockopt($udp, SOL_SOCKET, SO_RCVBUF)) != 10000;
+}
+@all = (); my $again = socket(my $s, 16, SOCK_RAW, 0) ? 1 : 0;
+print $first + $second, " of $size bytes, then $again"' 2>&1`)
+		if got != want {
+			t.Errorf("got %q, want %q", got, want)
 		}
 	})
 }

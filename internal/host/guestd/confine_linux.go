@@ -11,7 +11,6 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/host/guestproto"
-	"github.com/croft-run/croft/workspace/driver"
 )
 
 // confineThread confines the calling OS thread, and every process that it starts, as the
@@ -52,20 +51,7 @@ func confineThread(cfg *guestproto.Config) error {
 		}
 	}
 	if cfg.Confine.Seccomp {
-		filter, err := seccompFilter(filterOptions{
-			noNetwork: cfg.Confine.NoNetwork, noSetID: cfg.Confine.NoSetID, ids: []int{os.Getpid(), unix.Gettid()},
-			killable: os.Getpid() != 1 || cfg.Level == driver.IsolationGVisor, broker: cfg.Confine.BrokerConnect,
-		})
-		if err != nil {
-			return err
-		}
-		listener, err := installSeccomp(filter, cfg.Confine.BrokerConnect)
-		if err != nil {
-			return setupError("install the seccomp filter", err)
-		}
-		if cfg.Confine.BrokerConnect {
-			startConnectBroker(cfg, listener)
-		}
+		return startSeccomp(cfg)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -24,15 +25,16 @@ import (
 // of Confine.ConnectBelow. The workload can change the address or the path meanwhile, and
 // changes nothing: the guest uses its copy and its descriptor.
 //
-// Datagram sockets, which need no connect(2), are refused: see connectRules.
+// Datagram sockets, which need no connect(2), are refused: see socketRules.
 
-// connectBroker makes the connections of the workload.
-type connectBroker struct {
+// socketBroker makes the connections and the netlink sockets of the workload.
+type socketBroker struct {
 	listener   int // of the notifications
 	uid, gid   int // of the workload; -1 is the guest's own
 	below      []socketDir
 	noAbstract bool // abstract sockets are the host's: there is no network namespace
 	places     chan struct{}
+	netlink    sync.Mutex // held while the netlink sockets are counted and one is made
 }
 
 // A socketDir is a directory whose sockets the workload may connect to.
@@ -41,12 +43,12 @@ type socketDir struct {
 	mount uint64
 }
 
-// maxConnecting bounds the connections that are being made, each by a thread of the guest.
+// maxConnecting bounds the calls that are being made, each by a thread of the guest.
 const maxConnecting = 64
 
-// startConnectBroker serves the notifications of a filter until the guest ends.
-func startConnectBroker(cfg *guestproto.Config, listener int) {
-	b := &connectBroker{listener: listener, uid: cfg.UID, gid: cfg.GID, noAbstract: cfg.Confine.NoNetwork, places: make(chan struct{}, maxConnecting)}
+// startSocketBroker serves the notifications of a filter until the guest ends.
+func startSocketBroker(cfg *guestproto.Config, listener int) {
+	b := &socketBroker{listener: listener, uid: cfg.UID, gid: cfg.GID, noAbstract: cfg.Confine.NoNetwork, places: make(chan struct{}, maxConnecting)}
 	for _, dir := range cfg.Confine.ConnectBelow {
 		real, err := filepath.EvalSymlinks(dir)
 		if err != nil {
@@ -87,7 +89,7 @@ type (
 	}
 )
 
-func (b *connectBroker) ioctl(request uintptr, arg unsafe.Pointer) error {
+func (b *socketBroker) ioctl(request uintptr, arg unsafe.Pointer) error {
 	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(b.listener), request, uintptr(arg))
 	if errno != 0 {
 		return errno
@@ -95,7 +97,7 @@ func (b *connectBroker) ioctl(request uintptr, arg unsafe.Pointer) error {
 	return nil
 }
 
-func (b *connectBroker) serve() {
+func (b *socketBroker) serve() {
 	for {
 		var n seccompNotif
 		err := b.ioctl(unix.SECCOMP_IOCTL_NOTIF_RECV, unsafe.Pointer(&n))
@@ -108,13 +110,21 @@ func (b *connectBroker) serve() {
 		b.places <- struct{}{} // further callers wait
 		go func() {
 			defer func() { <-b.places }()
-			b.answer(n.id, b.connect(&n))
+			switch n.nr {
+			case unix.SYS_SOCKET:
+				fd, err := b.openNetlink(&n)
+				b.answer(n.id, fd, err)
+			case unix.SYS_SETSOCKOPT:
+				b.answer(n.id, 0, b.setReceiveBuffer(&n))
+			default:
+				b.answer(n.id, 0, b.connect(&n))
+			}
 		}()
 	}
 }
 
-func (b *connectBroker) answer(id uint64, err error) {
-	a := seccompAnswer{id: id}
+func (b *socketBroker) answer(id uint64, value int64, err error) {
+	a := seccompAnswer{id: id, value: value}
 	if err != nil {
 		var errno unix.Errno
 		if !errors.As(err, &errno) {
@@ -126,7 +136,7 @@ func (b *connectBroker) answer(id uint64, err error) {
 }
 
 // connect makes the connection that a notification asks for.
-func (b *connectBroker) connect(n *seccompNotif) error {
+func (b *socketBroker) connect(n *seccompNotif) error {
 	pid := int(n.pid)
 	address, err := readAddress(pid, uintptr(n.args[1]), n.args[2])
 	if err != nil {
@@ -170,6 +180,11 @@ func readAddress(pid int, at uintptr, size uint64) ([]byte, error) {
 	if size < familySize || size > unix.SizeofSockaddrAny {
 		return nil, unix.EINVAL
 	}
+	return readMemory(pid, at, size)
+}
+
+// readMemory copies bytes from the memory of a process.
+func readMemory(pid int, at uintptr, size uint64) ([]byte, error) {
 	data := make([]byte, size)
 	local := unix.Iovec{Base: &data[0]}
 	local.SetLen(len(data))
@@ -217,7 +232,7 @@ func unixAddress(path string) []byte {
 
 // openSocket opens the file at a path as a process sees it, and checks that the workload
 // may connect to it. All processes have one root; /proc/self is each one's own.
-func (b *connectBroker) openSocket(pid int, path string) (int, error) {
+func (b *socketBroker) openSocket(pid int, path string) (int, error) {
 	at := unix.AT_FDCWD
 	if rest, ok := strings.CutPrefix(path, "/proc/self/"); ok {
 		path = fmt.Sprintf("/proc/%d/%s", pid, rest)
@@ -243,7 +258,7 @@ func (b *connectBroker) openSocket(pid int, path string) (int, error) {
 
 // mayConnect reports whether an open file is in one of the directories. The path alone
 // does not tell: a directory of the host may be mounted below one of them.
-func (b *connectBroker) mayConnect(fd int) bool {
+func (b *socketBroker) mayConnect(fd int) bool {
 	mount, err := mountIDAt(fd, "", unix.AT_EMPTY_PATH)
 	if err != nil {
 		return false

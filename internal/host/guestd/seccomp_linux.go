@@ -2,10 +2,14 @@ package guestd
 
 import (
 	"fmt"
+	"os"
 	"runtime"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/croft-run/croft/internal/host/guestproto"
+	"github.com/croft-run/croft/workspace/driver"
 )
 
 //go:generate go run ./internal/gensyscalls
@@ -47,7 +51,8 @@ type filterOptions struct {
 	noSetID   bool  // no set-user-ID and set-group-ID bits
 	ids       []int // of threads of the guest, which the workload must not signal
 	killable  bool  // SIGKILL from the workload would end the guest
-	broker    bool  // the guest connects on behalf of the workload, see connectBroker
+	broker    bool  // the guest connects on behalf of the workload, see socketBroker
+	netlink   bool  // the guest makes netlink sockets on behalf of the workload, see socketBroker
 }
 
 // seccompFilter returns the filter for a workload.
@@ -71,6 +76,7 @@ func seccompFilter(f filterOptions) ([]unix.SockFilter, error) {
 		ret(retNoCall),
 	)
 	rules := append(argumentRules(f.noNetwork), socketRules(f)...)
+	rules = append(rules, socketOptionRule(f.netlink))
 	rules = append(rules, whiteoutRules(f.noSetID)...)
 	rules = append(rules, guestProtectionRules(f.killable, f.ids)...)
 	if f.noSetID {
@@ -153,7 +159,7 @@ func argumentRules(noNetwork bool) []callRule {
 // ignores namespaces. socketpair(2) makes Unix sockets alone.
 //
 // Where the guest connects on behalf of the workload, Unix datagram sockets are refused:
-// they send to any path without connect(2).
+// they send to any path without connect(2). Each socket of a pair can do that, too.
 func socketRules(f filterOptions) []callRule {
 	const family, kind, protocol = offArgs, offArgs + 8, offArgs + 16
 	local := []unix.SockFilter{ret(retAllow)} // the verdict on a Unix socket
@@ -171,6 +177,10 @@ func socketRules(f filterOptions) []callRule {
 	onlyLocal := func(other uint32) []unix.SockFilter {
 		return append([]unix.SockFilter{load(family), jump(unix.BPF_JEQ, unix.AF_UNIX, 1, 0), ret(other)}, local...)
 	}
+	netlink := uint32(retAllow)
+	if f.netlink {
+		netlink = retBroker
+	}
 	rules := []callRule{{unix.SYS_SOCKETPAIR, onlyLocal(retNoKind)}}
 	if f.broker {
 		rules = append(rules, callRule{unix.SYS_CONNECT, []unix.SockFilter{ret(retBroker)}})
@@ -180,16 +190,38 @@ func socketRules(f filterOptions) []callRule {
 	}
 	return append(rules, callRule{unix.SYS_SOCKET, append([]unix.SockFilter{
 		load(family),
-		jump(unix.BPF_JEQ, unix.AF_UNIX, 8, 0),
-		jump(unix.BPF_JEQ, unix.AF_INET, 6, 0),
-		jump(unix.BPF_JEQ, unix.AF_INET6, 5, 0),
+		jump(unix.BPF_JEQ, unix.AF_UNIX, 9, 0),
+		jump(unix.BPF_JEQ, unix.AF_INET, 7, 0),
+		jump(unix.BPF_JEQ, unix.AF_INET6, 6, 0),
 		jump(unix.BPF_JEQ, unix.AF_NETLINK, 1, 0),
 		ret(retNoKind),
 		load(protocol),
 		jump(unix.BPF_JEQ, unix.NETLINK_ROUTE, 1, 0),
 		ret(retNoType),
+		ret(netlink),
 		ret(retAllow),
 	}, local...)})
+}
+
+// socketOptionRule is the rule for setsockopt(2). Filters on sockets are refused: their
+// machine code counts against one limit of the host, beyond which no program there gets a
+// filter. With netlink, the guest sets the sizes of receive buffers.
+func socketOptionRule(netlink bool) callRule {
+	size := uint32(retAllow)
+	if netlink {
+		size = retBroker
+	}
+	return callRule{unix.SYS_SETSOCKOPT, []unix.SockFilter{
+		load(offArgs + 8),
+		jump(unix.BPF_JEQ, unix.SOL_SOCKET, 0, 4),
+		load(offArgs + 16),
+		jump(unix.BPF_JEQ, unix.SO_ATTACH_FILTER, 4, 0),
+		jump(unix.BPF_JEQ, unix.SO_ATTACH_REUSEPORT_CBPF, 3, 0),
+		jump(unix.BPF_JEQ, unix.SO_RCVBUF, 1, 0),
+		ret(retAllow),
+		ret(size),
+		ret(retDenied),
+	}}
 }
 
 // guestProtectionRules keep the workload from signalling the guest and from changing its
@@ -350,29 +382,48 @@ func ret(verdict uint32) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: verdict}
 }
 
-// installSeccomp installs the filter on the calling thread, and so on every process it
-// starts. With broker it returns a descriptor for the notifications of the filter.
-func installSeccomp(filter []unix.SockFilter, broker bool) (listener int, err error) {
+// installSeccomp installs a filter on the calling thread, and so on every process it
+// starts. With NEW_LISTENER it returns a descriptor for the notifications of the filter.
+func installSeccomp(f filterOptions, flags uintptr) (listener int, err error) {
+	filter, err := seccompFilter(f)
+	if err != nil {
+		return -1, err
+	}
 	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-	install := func(flags uintptr) (int, unix.Errno) {
-		fd, _, errno := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(&prog)))
-		return int(fd), errno
-	}
-	var fd int
-	var errno unix.Errno
-	if !broker {
-		fd, errno = install(0)
-	} else {
-		// WAIT_KILLABLE_RECV: without it a signal to the caller interrupts a call that the
-		// guest has begun, and the caller makes that call again.
-		fd, errno = install(unix.SECCOMP_FILTER_FLAG_NEW_LISTENER | unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV)
-		if errno == unix.EINVAL { // before Linux 5.19
-			fd, errno = install(unix.SECCOMP_FILTER_FLAG_NEW_LISTENER)
-		}
-	}
+	fd, _, errno := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(&prog)))
 	runtime.KeepAlive(filter)
 	if errno != 0 {
 		return -1, errno
 	}
-	return fd, nil
+	return int(fd), nil
+}
+
+// startSeccomp installs the filter of a workload and serves its notifications.
+func startSeccomp(cfg *guestproto.Config) error {
+	f := filterOptions{
+		noNetwork: cfg.Confine.NoNetwork, noSetID: cfg.Confine.NoSetID, ids: []int{os.Getpid(), unix.Gettid()},
+		killable: os.Getpid() != 1 || cfg.Level == driver.IsolationGVisor, broker: cfg.Confine.BrokerConnect,
+		netlink: cfg.Level == driver.IsolationNamespaces || cfg.Level == driver.IsolationBubblewrap,
+	}
+	flags := uintptr(0)
+	if f.broker || f.netlink {
+		// WAIT_KILLABLE_RECV: without it a signal to the caller interrupts a call that the
+		// guest has begun, and the caller makes that call again.
+		flags = unix.SECCOMP_FILTER_FLAG_NEW_LISTENER | unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
+	}
+	listener, err := installSeccomp(f, flags)
+	if err != nil && flags != 0 { // before Linux 5.19, or somebody has the one listener that there may be
+		flags = 0
+		if f.netlink = false; f.broker {
+			flags = unix.SECCOMP_FILTER_FLAG_NEW_LISTENER
+		}
+		listener, err = installSeccomp(f, flags)
+	}
+	if err != nil {
+		return setupError("install the seccomp filter", err)
+	}
+	if flags != 0 {
+		startSocketBroker(cfg, listener)
+	}
+	return nil
 }

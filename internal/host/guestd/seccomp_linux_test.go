@@ -161,6 +161,10 @@ func TestSeccompFilter(t *testing.T) {
 		{"an owner behind a pointer", unix.SYS_FCNTL, []uint64{3, unix.F_SETOWN_EX, 4096}, retDenied},
 		{"an owner by ioctl", unix.SYS_IOCTL, []uint64{3, fioSetOwn}, retDenied},
 		{"an owner by ioctl of a socket", unix.SYS_IOCTL, []uint64{3, unix.SIOCSPGRP}, retDenied},
+		{"a filter on a socket", unix.SYS_SETSOCKOPT, []uint64{3, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER}, retDenied},
+		{"a filter on a group of sockets", unix.SYS_SETSOCKOPT, []uint64{3, unix.SOL_SOCKET, unix.SO_ATTACH_REUSEPORT_CBPF}, retDenied},
+		{"a receive buffer", unix.SYS_SETSOCKOPT, []uint64{3, unix.SOL_SOCKET, unix.SO_RCVBUF}, retAllow},
+		{"an option of TCP", unix.SYS_SETSOCKOPT, []uint64{3, unix.IPPROTO_TCP, unix.SO_ATTACH_FILTER}, retAllow},
 		{"x32", x32Bit | unix.SYS_GETPID, nil, retNoCall},
 	}
 	for _, tt := range tests {
@@ -171,7 +175,7 @@ func TestSeccompFilter(t *testing.T) {
 	if got := verdict(t, p, unix.SYS_GETPID, 0x40000003); got != retNoCall {
 		t.Errorf("another architecture: verdict %#x", got)
 	}
-	p, err = seccompFilter(filterOptions{broker: true})
+	p, err = seccompFilter(filterOptions{broker: true, netlink: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,6 +186,10 @@ func TestSeccompFilter(t *testing.T) {
 		want   uint32
 	}{
 		{"connect", unix.SYS_CONNECT, nil, retBroker},
+		{"interfaces", unix.SYS_SOCKET, []uint64{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_ROUTE}, retBroker},
+		{"netlink audit", unix.SYS_SOCKET, []uint64{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_AUDIT}, retNoType},
+		{"a receive buffer", unix.SYS_SETSOCKOPT, []uint64{3, unix.SOL_SOCKET, unix.SO_RCVBUF}, retBroker},
+		{"a send buffer", unix.SYS_SETSOCKOPT, []uint64{3, unix.SOL_SOCKET, unix.SO_SNDBUF}, retAllow},
 		{"unix", unix.SYS_SOCKET, []uint64{unix.AF_UNIX, unix.SOCK_STREAM | unix.SOCK_CLOEXEC}, retAllow},
 		{"unix datagrams", unix.SYS_SOCKET, []uint64{unix.AF_UNIX, unix.SOCK_DGRAM | unix.SOCK_CLOEXEC}, retNoType},
 		{"unix raw, which is datagrams", unix.SYS_SOCKET, []uint64{unix.AF_UNIX, unix.SOCK_RAW}, retNoType},
