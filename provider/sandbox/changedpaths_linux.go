@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/host/wsdir"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -38,7 +39,9 @@ func (h *handle) changedPaths(ctx context.Context) ([]driver.ChangedPath, error)
 		return nil, fmt.Errorf("sandbox: changed paths: %w: the workspace is not a single layer over its template", fault.Unsupported)
 	}
 	t := &upperWalk{ctx: ctx}
-	fd, err := unix.Open(filepath.Join(h.p.store.Path(h.id), layerName, "upper"), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	upper := filepath.Join(h.p.store.Path(h.id), layerName, "upper")
+	wsdir.MakeUsable(upper)
+	fd, err := unix.Open(upper, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) {
 		return nil, nil // no guest was needed yet
 	}

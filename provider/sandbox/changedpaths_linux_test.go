@@ -66,3 +66,46 @@ func TestChangedPaths(t *testing.T) {
 		}
 	})
 }
+
+// TestLockedFiles takes the owner's rights to the files away from inside: the workspace can
+// be snapshotted and opened again.
+func TestLockedFiles(t *testing.T) {
+	template := t.TempDir()
+	if err := os.Chmod(template, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	atEachLevel(t, func(t *testing.T, p *Provider, level driver.Isolation) {
+		starts := []func(*driver.Spec){func(*driver.Spec) {}}
+		if level != driver.IsolationBubblewrap && level != driver.IsolationProcess {
+			starts = append(starts, func(s *driver.Spec) { s.From.Template = template })
+		}
+		for i, start := range starts {
+			ws := open(t, p, start)
+			output(t, ws, "echo x > f; chmod 000 .")
+			if ws.FS.ChangedPaths != nil {
+				if list, err := ws.FS.ChangedPaths(t.Context()); err != nil || len(list) != 1 {
+					t.Errorf("changed paths %v, %v", list, err)
+				}
+			}
+			if err := ws.Life.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			again, err := p.Resolve(t.Context(), ws.Ref)
+			if err != nil {
+				t.Error(err)
+				continue
+			}
+			if _, err := again.Life.Snapshot.Snapshot(t.Context(), &driver.SnapshotOptions{}); err != nil {
+				t.Error(err)
+			}
+			if i > 0 {
+				continue // while the guest lives, its overlayfs has the old mode: no command starts
+			}
+			if got := output(t, again, "cat f"); got != "x" {
+				t.Errorf("f has %q", got)
+			}
+		}
+	})
+}
+
+func TestLockedFilesUnprivileged(t *testing.T) { asNobody(t, "^TestLockedFiles$") }

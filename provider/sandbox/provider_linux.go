@@ -424,6 +424,7 @@ func (p *Provider) attachWorkspace(ctx context.Context, m *wsdir.State) (*driver
 	if err := driver.DecodeStrict(m.Own, &h.opts); err != nil {
 		return nil, fmt.Errorf("sandbox: attach: the options in the state of the workspace are not valid: %w", fault.Failed)
 	}
+	wsdir.MakeUsable(p.store.Path(m.ID, layerName, "upper"))
 	if h.dir, err = p.store.Attach(ctx, m, wsdir.OpenDirectory); err != nil {
 		return nil, err
 	}

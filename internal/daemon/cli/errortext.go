@@ -178,7 +178,6 @@ var advices = []struct {
 	{lazyregexp.New(`^(stat|read|open) "[^"]*": not found`), "croft ws ls NAME lists the files"},
 	{lazyregexp.New(`(memory|disk).*the minimum is `), "give a larger value, with a unit: 512M, 2G"},
 	{lazyregexp.New(`the minimum is `), "give a larger value"},
-	{lazyregexp.New(`^open .*/layer/upper: permission denied`), "a program inside made the directory of the workspace unreadable for its owner (chmod 000 .): croft ws exec NAME -- chmod u+rwx . repairs it"},
 	{lazyregexp.New(`snapshot name "`), "choose another name, such as before-tests"},
 	{lazyregexp.New(`nothing was applied to `), "croft work list lists the works of the project, croft work apply applies one"},
 	{lazyregexp.New(`no journal.jsonl`), "give directories of runs, below .skillgym-results"},

@@ -52,6 +52,9 @@ type Handle struct {
 // both end here.
 func (s *Store) Attach(ctx context.Context, m *State, open OpenRoot) (*Handle, error) {
 	h := &Handle{store: s, id: m.ID, dir: s.Files(m), openFunc: open}
+	if m.Dir == "" {
+		MakeUsable(h.dir)
+	}
 	root, err := h.openRoot(m)
 	if err == nil {
 		err = h.recordIdentity(m, root)
@@ -69,6 +72,17 @@ func (s *Store) Attach(ctx context.Context, m *State, open OpenRoot) (*Handle, e
 		return nil, errors.Join(s.OpenFailed(ctx, "attach", err), h.Close())
 	}
 	return h, nil
+}
+
+// MakeUsable gives the owner of a directory that a provider has made for the files of a
+// workspace the rights back that a command in it took away (chmod 000 .): without them no
+// command starts there, and an ordinary user can't open it. A failure shows when it is opened.
+func MakeUsable(dir string) {
+	const owner = 0o700
+	info, err := os.Lstat(dir)
+	if err == nil && info.IsDir() && info.Mode()&owner != owner {
+		os.Chmod(dir, info.Mode()|owner) //nolint:errcheck // as documented
+	}
 }
 
 // AfterCrash reports whether the process that last had the workspace open crashed. Of several
