@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
@@ -14,6 +15,10 @@ import (
 
 // workspaceKey is the argument that every tool takes.
 const workspaceKey = "workspace"
+
+// enumTag is the tag of an argument that is one of a few words, with "|" between them. The
+// tool itself checks it.
+const enumTag = "enum"
 
 // allWorkspaces is the name that stands for every workspace.
 const allWorkspaces = "all"
@@ -30,6 +35,14 @@ func inputSchema[In any](spec Spec) *jsonschema.Schema {
 	s := schemaFor[In](spec.Name + ": input")
 	if s.Properties == nil {
 		s.Properties = map[string]*jsonschema.Schema{}
+	}
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[In]()) {
+		if values, ok := field.Tag.Lookup(enumTag); ok {
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			for value := range strings.SplitSeq(values, "|") {
+				s.Properties[name].Enum = append(s.Properties[name].Enum, value)
+			}
+		}
 	}
 	s.Properties[workspaceKey] = workspaceSchema(spec.FanOut)
 	s.PropertyOrder = append(s.PropertyOrder, workspaceKey)
