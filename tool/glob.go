@@ -26,6 +26,9 @@ type globOutput struct {
 }
 
 func (o globOutput) Text() string {
+	if len(o.Paths) == 0 {
+		return "no file matches"
+	}
 	names := make([]string, len(o.Paths))
 	for i, name := range o.Paths {
 		names[i] = oneLine(name)

@@ -210,6 +210,9 @@ func (o grepOutput) Text() string {
 			fmt.Fprintf(&b, "%s:%d\n", t.Path, t.Count)
 		}
 	}
+	if b.Len() == 0 {
+		b.WriteString("no match\n")
+	}
 	if o.More > 0 {
 		fmt.Fprintf(&b, "... (there are more; offset=%d shows them)\n", o.Next)
 	}

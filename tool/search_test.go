@@ -30,7 +30,7 @@ func TestGlob(t *testing.T) {
 		`{"pattern":"**/*.go","limit":1}`:     "-dash/a.go\n... (2 more; raise limit or narrow the pattern)",
 		`{"pattern":"*.yml"}`:                 ".github/x.yml",
 		`{"pattern":"*.{yml,none}"}`:          ".github/x.yml",
-		`{"pattern":"*.none"}`:                "",
+		`{"pattern":"*.none"}`:                "no file matches",
 		`{"pattern":"*.go","path":"sub"}`:     "sub/new.go",
 		`{"pattern":"sub/*.go","path":"sub"}`: "sub/new.go",
 		`{"pattern":"*.go","path":"-dash"}`:   "-dash/a.go",
@@ -92,7 +92,7 @@ func TestGrep(t *testing.T) {
 		`{"pattern":"func B","context":1}`:                               "a.go-5-\na.go:6:func B() {}\n",
 		`{"pattern":"func","type":"go","after":1}`:                       "a.go:3:func A() {\na.go-4-}\n--\na.go:6:func B() {}\n",
 		`{"pattern":"func A.*\\}\\n\\n","multiline":true,"glob":"*.go"}`: "",
-		`{"pattern":"zzz"}`:                                              "",
+		`{"pattern":"zzz"}`:                                              "no match\n",
 		`{"pattern":"a","output_mode":"x"}`:                              "unknown output_mode: x (valid: content, files_with_matches, count)",
 		`{"pattern":"a","path":"none"}`:                                  "stat none: no such file or directory",
 	} {
@@ -119,7 +119,7 @@ func TestFanOut(t *testing.T) {
 	env := coding(t, "b", "a")
 	put(t, env, "a", "f", "needle\n")
 	got := ok(t, env, "Grep", `{"pattern":"needle","workspace":"all"}`)
-	if want := "=== a ===\nf:1:needle\n\n=== b ===\n\n"; got != want {
+	if want := "=== a ===\nf:1:needle\n\n=== b ===\nno match\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	got = ok(t, env, "Grep", `{"pattern":"needle","path":"f","workspace":"all"}`)

@@ -353,6 +353,9 @@ func TestAttackFIFOsOfTheHost(t *testing.T) {
 				if n, err := unix.Read(int(f.Fd()), buf[:]); n > 0 {
 					t.Errorf("the host received %q, %v (%q)", buf[:n], err, res.Stderr)
 				}
+				if text := output(t, ws, "timeout 5 cat "+fifo+" || true"); level != driver.IsolationGVisor && text != strings.TrimSpace(fifoText) {
+					t.Errorf("in its place is %q", text)
+				}
 				if shown == "in place" && strings.TrimSpace(string(res.Stdout)) != "hi" {
 					t.Errorf("a FIFO made inside gives %q %q", res.Stdout, res.Stderr)
 				}

@@ -302,6 +302,9 @@ func (u launchSpec) isLayered(b bind) bool { return b.HideCredentials && u.level
 // maxFIFOEntries bounds the search for FIFOs.
 const maxFIFOEntries = 2_000_000
 
+// fifoText is what a masked FIFO has: an empty file would look like one of the project.
+const fifoText = "This is a FIFO of the host. A sandbox does not reach it.\n"
+
 // maskFIFOs returns mounts that mask the FIFOs in a directory of the host: a program of the
 // host may read commands from one. FIFOs that are made later are not masked, but reported:
 // see autorunChanges. gVisor opens none.
@@ -317,7 +320,7 @@ func (u launchSpec) maskFIFOs(d *checkedDir, target string) ([]guestproto.Mount,
 		}
 		if err == nil && e.Type()&fs.ModeNamedPipe != 0 {
 			at := filepath.Join(target, strings.TrimPrefix(path, root))
-			mounts = append(mounts, guestproto.Mount{Kind: guestproto.MountMask, Target: at, Optional: true})
+			mounts = append(mounts, guestproto.Mount{Kind: guestproto.MountMask, Target: at, Source: fifoText, Optional: true})
 		}
 		return nil // what this user can't read, the workload can't read either
 	})
