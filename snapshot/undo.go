@@ -96,7 +96,9 @@ func firstNames(names []string) string {
 // printable returns a name as it is, or quoted if it has characters that could change what a
 // terminal shows.
 func printable(name string) string {
-	if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }) {
+	if strings.ContainsFunc(name, func(r rune) bool {
+		return !unicode.IsPrint(r) || r == unicode.ReplacementChar || unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r)
+	}) {
 		return strconv.QuoteToASCII(name)
 	}
 	return name

@@ -35,7 +35,7 @@ func RemoveStale(now time.Time) error {
 			switch pid, ok := probePID(group); {
 			case ok && errors.Is(unix.Kill(pid, 0), unix.ESRCH):
 				errs = errors.Join(errs, Remove([]string{group}))
-			case !ok && isIdle(group, now):
+			case isIdle(group, now): // also one of a probe, whose pid may be another process by now
 				idle = append(idle, group)
 			case !ok:
 				busy = append(busy, group)

@@ -20,7 +20,8 @@ func TestCollect(t *testing.T) {
 		t.Skipf("skipped: host: control groups: %v", c.Err)
 	}
 	left, held := filepath.Join(c.Dir, Prefix+driver.NewID()), filepath.Join(c.Dir, Prefix+driver.NewID())
-	for _, group := range []string{left, held} {
+	reused := filepath.Join(c.Dir, probePrefix+"test-"+strconv.Itoa(os.Getpid())) // the pid of a killed prober is another process
+	for _, group := range []string{left, held, reused} {
 		if err := os.Mkdir(group, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -38,10 +39,10 @@ func TestCollect(t *testing.T) {
 	if err := RemoveStale(time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if !exists(left) || !exists(held) {
+	if !exists(left) || !exists(held) || !exists(reused) {
 		t.Error("a group that was just made was removed")
 	}
-	for _, group := range []string{left, held} {
+	for _, group := range []string{left, held, reused} {
 		old := time.Now().Add(-2 * minStaleAge)
 		if err := os.Chtimes(group, old, old); err != nil {
 			t.Fatal(err)
@@ -50,7 +51,7 @@ func TestCollect(t *testing.T) {
 	if err := RemoveStale(time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if exists(left) {
+	if exists(left) || exists(reused) {
 		t.Error("a group that no process has open was left")
 	}
 	if !exists(held) {
