@@ -52,6 +52,9 @@ func withCode(err error) error {
 	}
 	var db *sqlite.Error
 	if errors.As(err, &db) {
+		if db.Code() == sqlite3.SQLITE_IOERR_SHMSIZE { // the index of the log has no room
+			return fmt.Errorf("%w: the disk is full: %w", fault.ResourceExhausted, err)
+		}
 		return fmt.Errorf("%w: %w", dbCode(db.Code()), err)
 	}
 	answer := gcerrors.Code(err)

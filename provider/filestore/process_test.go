@@ -368,3 +368,24 @@ func wantPlain(t *testing.T, err error, secrets ...string) {
 		}
 	}
 }
+
+// TestSweepOnAFullDisk: an error names the cause.
+func TestSweepOnAFullDisk(t *testing.T) {
+	dir := testenv.NeedsTmpfs(t, 16<<20)
+	first := newProvider(t, &Config{Dir: dir})
+	open(t, first)
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Create(dir + "/fill")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for block := make([]byte, 4096); err == nil; {
+		_, err = f.Write(block)
+	}
+	if err := errors.Join(f.Close(), newProvider(t, &Config{Dir: dir}).Sweep(t.Context(), nil)); err != nil &&
+		(fault.Of(err) != fault.ResourceExhausted || !strings.Contains(err.Error(), "the disk is full")) {
+		t.Errorf("the error names no cause: %v", err)
+	}
+}
