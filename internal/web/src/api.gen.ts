@@ -1,4 +1,4 @@
-// Written by web/build from docs/openapi.json. Do not edit.
+// Written by internal/web/build from docs/openapi.json. Do not edit.
 
 export interface Applied {
   "applied": Array<string> | null;

@@ -2,7 +2,7 @@
 
 // Characters that change how other text is shown, or are not shown at all: controls, directions
 // of writing, zero widths, line separators.
-const hidden = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
+const hidden = /[\u0000-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb]/g;
 
 function escaped(c: string): string {
   if (c === "\n") return "\\n";
