@@ -48,7 +48,9 @@ const maxConnecting = 64
 
 // startSocketBroker serves the notifications of a filter until the guest ends.
 func startSocketBroker(cfg *guestproto.Config, listener int) {
-	b := &socketBroker{listener: listener, uid: cfg.UID, gid: cfg.GID, noAbstract: cfg.Confine.NoNetwork, places: make(chan struct{}, maxConnecting)}
+	b := &socketBroker{
+		listener: listener, uid: cfg.UID, gid: cfg.GID, noAbstract: cfg.Confine.NoNetwork, places: make(chan struct{}, maxConnecting),
+	}
 	for _, dir := range cfg.Confine.ConnectBelow {
 		real, err := filepath.EvalSymlinks(dir)
 		if err != nil {
