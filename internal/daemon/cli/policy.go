@@ -11,6 +11,7 @@ import (
 	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/daemon/config"
+	"github.com/croft-run/croft/internal/lazyregexp"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -108,6 +109,9 @@ func (p *policyFlags) applyNetwork(n *workspace.Network) error {
 // parseRule reads HOST, HOST:PORT or @NAME.
 func parseRule(flag, s string) (workspace.NetRule, error) {
 	rule, err := config.ParseNetRule(s)
+	if config.IsRegistryRule(s) {
+		return rule, usagef("%s %q: it is no name of a host: did you mean @%s, the registry? A host of that name is %s:443", flag, s, s, s)
+	}
 	if err != nil {
 		_, why, _ := strings.Cut(err.Error(), fault.InvalidArgument.Error()+": ")
 		return rule, usagef("%s %q: %s", flag, s, why)
@@ -195,13 +199,22 @@ func (l *limitFlag) Type() string {
 	return map[driver.Unit]string{driver.UnitBytes: "size", driver.UnitMillicores: "cores", driver.UnitNanoseconds: "duration", driver.UnitCount: "int"}[l.resource.Unit]
 }
 
+var variableName = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
 // parseEnv reads K=V pairs.
 func parseEnv(pairs []string) (map[string]string, error) {
 	var env map[string]string
 	for _, pair := range pairs {
 		k, v, ok := strings.Cut(pair, "=")
 		if !ok || k == "" {
-			return nil, usagef("--env %q is not K=V: give a name and a value, such as --env GREETING=hi", pair)
+			example := "GREETING=hi"
+			if !ok && variableName.MatchString(pair) { // docker passes that of the host on
+				example = pair + `="$` + pair + `"`
+			}
+			return nil, usagef("--env %q is not K=V: give a name and a value, such as --env %s", pair, example)
+		}
+		if strings.ContainsFunc(k, unicode.IsControl) {
+			return nil, usagef("--env %q: the name has a line break or another control character: give each variable with a flag of its own", pair)
 		}
 		if env == nil {
 			env = map[string]string{}

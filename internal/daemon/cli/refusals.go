@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/event"
+	"github.com/croft-run/croft/internal/daemon/config"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -39,7 +41,7 @@ func refusalText(at, reason, allow string) string {
 		at = host
 	}
 	if strings.HasPrefix(reason, noRule) {
-		return line + "; " + fmt.Sprintf(allow, at)
+		return line + "; " + fmt.Sprintf(allow, cmp.Or(config.RegistryRule(at), at))
 	}
 	return line + addressRemedy(host, at, reason)
 }

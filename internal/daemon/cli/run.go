@@ -123,6 +123,9 @@ func (a *command) runInNewWorkspace(ctx context.Context, opts runOptions, words 
 		res, err := a.runForeground(ctx, c, ws, opts.command.driverCommand(words), opts.command.tty || a.onTerminal())
 		if errors.As(err, new(*outcome)) && res.Cause == "" && spec.Dir == "" && spec.From.Template == "" && a.server == "" {
 			a.noteHostFile(words[1:])
+			if hint := installerHints[words[0]]; hint != "" && spec.Kind == sandboxKind {
+				a.note("croft: %s", hint)
+			}
 		}
 		if spec.Kind == sandboxKind && a.server == "" && len(opts.host.toolchains) == 0 {
 			a.noteToolchains(words[0], err, res.Duration)
@@ -140,6 +143,17 @@ func (a *command) noteHostFile(arguments []string) {
 			return
 		}
 	}
+}
+
+const (
+	hostPackages = "programs are those of this host, read-only: install packages here, or choose an image that has them (docs/docker.md)"
+	pipPackages  = "the Python of this host takes no packages from inside; in a virtual environment it does: croft run --allow-net @pypi -- sh -c 'python3 -m venv v && v/bin/pip install NAME'"
+)
+
+// installerHints say what to do instead of installing packages into the system.
+var installerHints = map[string]string{
+	"apt": hostPackages, "apt-get": hostPackages, "dpkg": hostPackages, "dnf": hostPackages, "yum": hostPackages, "apk": hostPackages, "pacman": hostPackages,
+	"pip": pipPackages, "pip3": pipPackages,
 }
 
 // cachedPrograms are programs that build or install with a cache, and the profile of the cache.

@@ -25,6 +25,7 @@ import (
 	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/daemon/app"
+	"github.com/croft-run/croft/internal/daemon/config"
 	"github.com/croft-run/croft/internal/daemon/work"
 	"github.com/croft-run/croft/internal/host/process"
 	"github.com/croft-run/croft/internal/host/toolchain"
@@ -634,7 +635,7 @@ func allowHint(at string) string {
 	if err == nil && (ip.Zone() != "" || ip.Unmap().IsLinkLocalUnicast()) || err != nil && !hostName.MatchString(host) {
 		return ""
 	}
-	return fmt.Sprintf("; croft work allow %s lets it through", at)
+	return fmt.Sprintf("; croft work allow %s lets it through", cmp.Or(config.RegistryRule(at), at))
 }
 
 // workParallel starts several works, and waits for the end of all.

@@ -306,14 +306,7 @@ func (r *reviewer) runTests(ctx context.Context, w io.Writer) (outcome string, e
 		return "", fmt.Errorf("test: %w: nothing is taken", fault.WrongState)
 	}
 	err = r.a.withClient(ctx, func(c *client.Client) error {
-		origin := ""
-		err := r.a.withOpened(ctx, c, r.w.ID, func(ws *workspace.Workspace) error {
-			list, err := ws.Snapshots(ctx, &driver.ListSnapshotsOptions{Origin: true})
-			if err == nil && len(list) > 0 {
-				origin = list[len(list)-1].ID
-			}
-			return err
-		})
+		origin, err := r.a.originOf(ctx, c, r.w.ID)
 		if err != nil {
 			return err
 		}
@@ -323,6 +316,18 @@ func (r *reviewer) runTests(ctx context.Context, w io.Writer) (outcome string, e
 		return err
 	})
 	return outcome, err
+}
+
+// originOf returns the snapshot that a work started from; "" for one that started empty.
+func (a *command) originOf(ctx context.Context, c *client.Client, id string) (origin string, err error) {
+	err = a.withOpened(ctx, c, id, func(ws *workspace.Workspace) error {
+		list, err := ws.Snapshots(ctx, &driver.ListSnapshotsOptions{Origin: true})
+		if err == nil && len(list) > 0 {
+			origin = list[len(list)-1].ID
+		}
+		return err
+	})
+	return origin, err
 }
 
 // applyTo applies changes, as they were shown, to a fork of the work.
@@ -416,11 +421,12 @@ func testCommand(ctx context.Context, c *client.Client, id string) (driver.Comma
 
 // comparedWork is a work as work compare --json prints it.
 type comparedWork struct {
-	Name  string              `json:"name"`
-	Agent string              `json:"agent"`
-	Stats snapshot.Stats      `json:"stats"`
-	Tests string              `json:"tests,omitempty"` // outcome
-	Files map[string]fileStat `json:"files"`
+	Name    string              `json:"name"`
+	Agent   string              `json:"agent"`
+	Stats   snapshot.Stats      `json:"stats"`
+	Tests   string              `json:"tests,omitempty"`   // outcome
+	Project string              `json:"project,omitempty"` // outcome in the project as it was when the work started
+	Files   map[string]fileStat `json:"files"`
 }
 
 type fileStat struct {
@@ -436,8 +442,8 @@ func (a *command) workCompareCommand() *cobra.Command {
 		Use:   "compare [NAME...]",
 		Short: "Show the works of the project side by side, with the results of its tests",
 		Long: `Show the works of the project, or the named ones, side by side: the files and lines that each changed, and
-whether the project's tests pass with all its changes. The tests run in a fork of each work. Apply the best with croft work
-apply NAME, or parts of several with croft work apply NAME PATH.`,
+whether the project's tests pass with all its changes. The tests run in a fork of each work and, in the column project, of
+the project as it was when the work started: what fails there is not the agent's doing. Apply the best with croft work apply NAME, or parts of several with croft work apply NAME PATH.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: run(func(ctx context.Context, args []string) error {
 			e, err := a.workEnv(len(args) == 0)
@@ -479,6 +485,15 @@ apply NAME, or parts of several with croft work apply NAME PATH.`,
 func (a *command) workCompare(ctx context.Context, c *client.Client, list []client.Workspace, test string, noTest bool) error {
 	all := []comparedWork{}
 	files := []string{}
+	tests := func(id string, opts client.ForkOptions) string {
+		outcome, err := a.testFork(ctx, c, id, opts, test, nil, io.Discard)
+		if err != nil {
+			outcome = "not run: " + oneLine(err.Error())
+		}
+		return outcome
+	}
+	projects := map[string]string{} // outcomes, by the snapshot that works started from
+	var starts []comparedWork       // the columns of the project: one, unless it changed between the starts of the works
 	for _, ws := range list {
 		d, err := fetchDiff(ctx, c, ws.ID, client.DiffOptions{Text: true})
 		if err != nil {
@@ -490,24 +505,38 @@ func (a *command) workCompare(ctx context.Context, c *client.Client, list []clie
 			files = work.Add(files, ch.Path)
 		}
 		if !noTest {
-			if one.Tests, err = a.testFork(ctx, c, ws.ID, client.ForkOptions{}, test, nil, io.Discard); err != nil {
-				one.Tests = "not run: " + oneLine(err.Error())
+			origin, err := a.originOf(ctx, c, ws.ID)
+			if err != nil {
+				return fmt.Errorf("%s: %w", ws.Name, err)
 			}
+			if _, ok := projects[origin]; !ok && origin != "" {
+				projects[origin] = tests(ws.ID, client.ForkOptions{Snapshot: origin, CrossSession: true})
+				starts = append(starts, comparedWork{Name: "project of " + ws.Name, Tests: projects[origin]})
+			}
+			one.Tests, one.Project = tests(ws.ID, client.ForkOptions{}), projects[origin]
 		}
 		all = append(all, one)
 	}
 	slices.Sort(files)
 	return a.printAnswer(all, func(w io.Writer) error {
 		head, agents, lines, tests := []string{""}, []string{"agent"}, []string{"changed"}, []string{"tests"}
-		for _, one := range all {
-			head, agents = append(head, one.Name), append(agents, one.Agent)
-			lines = append(lines, changesText(one.Stats))
+		if len(starts) == 1 {
+			starts[0].Name = "project"
+		}
+		columns := slices.Concat(starts, all)
+		for i, one := range columns {
+			head, agents = append(head, one.Name), append(agents, orDash(one.Agent))
+			changes := changesText(one.Stats)
+			if i < len(starts) {
+				changes = "-"
+			}
+			lines = append(lines, changes)
 			tests = append(tests, orDash(one.Tests))
 		}
 		rows := [][]string{head, agents, lines, tests}
 		for _, f := range files {
 			row := []string{f}
-			for _, one := range all {
+			for _, one := range columns {
 				cell := ""
 				if s, ok := one.Files[f]; ok {
 					cell = strings.TrimSpace(fmt.Sprintf("%s +%d -%d", s.Kind, s.LinesAdded, s.LinesRemoved))

@@ -104,7 +104,7 @@ func (a *command) wsDiff(ctx context.Context, name string, opts wsDiffOptions) e
 		}
 		a.noteGit(d.Git, "")
 		a.noteScope(d.LeftOut)
-		a.noteUnchanged(d, opts)
+		a.noteUnchanged(ctx, c, d, opts)
 		return a.printAnswer(d, func(w io.Writer) error {
 			switch {
 			case opts.stat:
@@ -160,7 +160,7 @@ func firstPaths(paths []string, total int) string {
 }
 
 // noteUnchanged names the paths that were asked for and have no change.
-func (a *command) noteUnchanged(d *snapshot.Comparison, opts wsDiffOptions) {
+func (a *command) noteUnchanged(ctx context.Context, c *client.Client, d *snapshot.Comparison, opts wsDiffOptions) {
 	for _, p := range opts.Paths {
 		at := path.Clean("/" + p)
 		isBelow := func(name string) bool { return at == "/" || "/"+name == at || strings.HasPrefix("/"+name, at+"/") }
@@ -170,6 +170,11 @@ func (a *command) noteUnchanged(d *snapshot.Comparison, opts wsDiffOptions) {
 		also := ""
 		if _, err := os.Lstat(filepath.Join(opts.project, at)); opts.project != "" && errors.Is(err, fs.ErrNotExist) {
 			also = ", and the project has no such file, nor a work of that name"
+		}
+		if opts.project == "" && !strings.Contains(p, "/") {
+			if _, err := c.Show(ctx, p); err == nil {
+				also = "; --from workspace:" + p + " compares with the workspace of that name"
+			}
 		}
 		a.note("no change at %s%s", printable(p), also)
 	}

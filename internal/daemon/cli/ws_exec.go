@@ -76,7 +76,7 @@ func (a *command) wsExec(ctx context.Context, opts wsExecOptions) error {
 	if cmd.Env, err = parseEnv(opts.env); err != nil {
 		return err
 	}
-	return a.withAttached(ctx, opts.name, func(c *client.Client, ws *workspace.Workspace) error {
+	err = a.withAttached(ctx, opts.name, func(c *client.Client, ws *workspace.Workspace) error {
 		a.noteUnisolated(ws)
 		end, err := a.beginCheckpoint(ctx, c, ws, strings.Join(opts.argv, " "))
 		if err != nil {
@@ -90,6 +90,19 @@ func (a *command) wsExec(ctx context.Context, opts wsExecOptions) error {
 		a.noteResultRefusals(res.Refused)
 		return err
 	})
+	if last := opts.argv[len(opts.argv)-1]; fault.Of(err) == fault.NotFound && a.isWorkspace(ctx, last) && !a.isWorkspace(ctx, opts.name) {
+		return usagef("there is no workspace %q: the workspace comes before the program; use: croft ws exec %s -- %s", opts.name, last,
+			strings.Join(append([]string{opts.name}, opts.argv[:len(opts.argv)-1]...), " "))
+	}
+	return err
+}
+
+// isWorkspace reports whether there is a workspace of this name.
+func (a *command) isWorkspace(ctx context.Context, name string) bool {
+	return a.withClient(ctx, func(c *client.Client) error {
+		_, err := c.Show(ctx, name)
+		return err
+	}) == nil
 }
 
 // noteUnisolated says that nothing isolates the commands of a workspace, if so.

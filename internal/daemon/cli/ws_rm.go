@@ -112,7 +112,7 @@ func (a *command) wsRm(ctx context.Context, c *client.Client, names []string) er
 	var errs []error
 	for _, name := range names {
 		if err := c.Destroy(ctx, name); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", name, err))
+			errs = append(errs, err)
 			continue
 		}
 		a.note("removed %s", name)

@@ -46,6 +46,19 @@ var mirrorVars = map[string][]string{
 	"go": {"GOPROXY"}, "npm": {"npm_config_registry"}, "pypi": {"PIP_INDEX_URL", "UV_DEFAULT_INDEX"},
 }
 
+// RegistryRule returns the built-in named rule that a host belongs to, as @NAME; "" for none.
+func RegistryRule(host string) string {
+	for name, hosts := range registryHosts {
+		if slices.Contains(hosts, host) {
+			return "@" + name
+		}
+	}
+	return ""
+}
+
+// IsRegistryRule reports whether a name is that of a built-in named rule.
+func IsRegistryRule(name string) bool { return registryHosts[name] != nil }
+
 // RuleNames lists the names of the named rules.
 func (c *Config) RuleNames() []string {
 	names := slices.Collect(maps.Keys(registryHosts))
