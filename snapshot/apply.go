@@ -243,7 +243,7 @@ func digestPaths(ctx context.Context, t Tree, paths []string) (whole string, eac
 func shortDigest(sum *driver.TreeDigest) string {
 	const short = 16
 	digest := sum.Sum()
-	return digest[len(digest)-short:]
+	return strings.Clone(digest[len(digest)-short:]) // without the rest, which it would hold
 }
 
 // dirOwner returns the owner of a directory if this process may give files to it: root that

@@ -29,7 +29,7 @@ func (b *before) fileType() uint32 { return b.Mode & unix.S_IFMT }
 func (p *parentCache) describe(o *op) *before {
 	dir, base, err := p.openParent(string(o.Path))
 	if isMissing(err) {
-		return &before{}
+		return nothing
 	}
 	if err != nil {
 		return nil
@@ -38,8 +38,14 @@ func (p *parentCache) describe(o *op) *before {
 	if err != nil {
 		return nil
 	}
+	if b == *nothing {
+		return nothing
+	}
 	return &b
 }
+
+// nothing is the description of a path with nothing at it: one for all new files.
+var nothing = &before{}
 
 // isMissing reports whether a path can't be there, as a parent of it is no directory.
 func isMissing(err error) bool { return isNotExist(err) || errors.Is(err, unix.ELOOP) }

@@ -296,7 +296,7 @@ func (d *treeDiff) compareEntry(ctx context.Context, a, b Directory, o, n *Node,
 	if d.opts.NoIgnored && !d.ignore.ignored && !d.ignore.named && d.ignore.ignores(name, o, n) {
 		above := d.ignore
 		defer func() { d.ignore = above }()
-		named := d.only != nil && !d.opts.Unnamed && (d.only.exact[name] || !d.only.all && d.only.hasBelow(name))
+		named := d.only != nil && !d.opts.Unnamed && (d.only.has(name) || !d.only.all && d.only.hasBelow(name))
 		d.ignore.ignored, d.ignore.named = !named, named
 	}
 	same := o != nil && n != nil && o.Type == n.Type

@@ -356,7 +356,7 @@ func (r *Repository) writeIndexEntry(ctx context.Context, info *bytes.Buffer, no
 	case driver.TypeDir:
 		return nil // git does not store directories
 	case driver.TypeFile:
-		rc, err := p.open(ctx)
+		rc, err := p.open(ctx, name, p.node)
 		if err != nil {
 			return err
 		}

@@ -1,9 +1,11 @@
 package snapshot
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
@@ -29,6 +31,53 @@ func encodeJournal(v any) ([]byte, error) {
 		return nil, fmt.Errorf("snapshot: write the journal: %w: %w", fault.Internal, err)
 	}
 	return append([]byte(journalHead+driver.DigestBytes(body)+"\n"), body...), nil
+}
+
+// writeTo writes a journal as encodeJournal does, step by step: together they may be large. The
+// digest comes first, so that each step is encoded twice.
+func (j stageJournal) writeTo(w io.Writer) error {
+	ops := j.Ops
+	j.Ops = nil
+	around, err := json.Marshal(j)
+	if err != nil {
+		return fmt.Errorf("snapshot: write the journal: %w: %w", fault.Internal, err)
+	}
+	const none = `"ops":null` // in a text the quotes would be escaped
+	before, after, _ := strings.Cut(string(around), none)
+	body := func(w io.Writer) error {
+		if ops == nil {
+			_, err := w.Write(around)
+			return err
+		}
+		if _, err := io.WriteString(w, before+`"ops":[`); err != nil {
+			return err
+		}
+		for i := range ops {
+			one, err := json.Marshal(&ops[i])
+			if err == nil && i > 0 {
+				_, err = io.WriteString(w, ",")
+			}
+			if err == nil {
+				_, err = w.Write(one)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		_, err := io.WriteString(w, "]"+after)
+		return err
+	}
+	sum, out := driver.NewDigest(), bufio.NewWriter(w)
+	if err := body(sum); err != nil {
+		return err
+	}
+	if _, err := io.WriteString(out, journalHead+driver.SumDigest(sum)+"\n"); err != nil {
+		return err
+	}
+	if err := body(out); err != nil {
+		return err
+	}
+	return out.Flush()
 }
 
 func decodeJournal(data []byte, v any) error {

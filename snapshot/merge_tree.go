@@ -288,7 +288,7 @@ func (m *merger) mergePath(ctx context.Context, name string) error {
 	case isType(driver.TypeDir, o) && (t == nil || t.Type != driver.TypeDir):
 		return m.mergeDirectory(ctx, name, t)
 	case equalNodes(o, b):
-		return m.takeTheirs(ctx, name, t, m.openTheirs(name, t))
+		return m.takeTheirs(ctx, name, t, m.openTheirs)
 	case isType(driver.TypeDir, o, t):
 		m.mergeMode(name, b, o, t)
 		return nil
@@ -329,7 +329,7 @@ func (m *merger) mergeDirectory(ctx context.Context, name string, t *Node) error
 		return err
 	}
 	if rest == "" {
-		return m.takeTheirs(ctx, name, t, m.openTheirs(name, t))
+		return m.takeTheirs(ctx, name, t, m.openTheirs)
 	}
 	if t == nil {
 		m.out.Same = append(m.out.Same, name) // kept for its other entries
@@ -396,7 +396,7 @@ func (m *merger) mergeMode(name string, b, o, t *Node) {
 	if b != nil && o.Mode == b.Mode {
 		n := *o
 		n.Mode, n.stat = t.Mode, nil
-		m.out.patches[name] = patch{node: &n, open: fromTree(m.ours, name)}
+		m.out.patches[name] = patch{node: &n, open: fromTree(m.ours)}
 		m.out.Applied = append(m.out.Applied, name)
 		return
 	}
@@ -429,21 +429,17 @@ func (m *merger) readTheirs(ctx context.Context, name string, t *Node) ([]byte, 
 }
 
 // openTheirs opens a file of theirs. If its content is not that of t any more, reading fails.
-func (m *merger) openTheirs(name string, t *Node) opener {
-	open := fromTree(m.theirs, name)
-	if !isType(driver.TypeFile, t) {
-		return open
+func (m *merger) openTheirs(ctx context.Context, name string, t *Node) (io.ReadCloser, error) {
+	r, _, err := OpenFile(ctx, m.theirs, name)
+	if err != nil {
+		return nil, err
 	}
-	want := t.Content
-	return func(ctx context.Context) (io.ReadCloser, error) {
-		r, err := open(ctx)
-		if _, stored := r.(*storedFile); stored || err != nil { // the store checks it
-			return r, err
-		}
-		h := hashers.Get().(*hasher)
-		h.sum.Reset()
-		return &checkedFile{r, h, name, want}, nil
+	if _, stored := r.(*storedFile); stored { // the store checks it
+		return r, nil
 	}
+	h := hashers.Get().(*hasher)
+	h.sum.Reset()
+	return &checkedFile{r, h, name, t.Content}, nil
 }
 
 // A checkedFile is an open file that must have a certain content.
@@ -520,7 +516,7 @@ func (m *merger) mergeText(ctx context.Context, name string, b, o, t *Node, thei
 			m.out.Same = append(m.out.Same, name)
 			return nil
 		}
-		return m.takeTheirs(ctx, name, &n, fromTree(m.ours, name))
+		return m.takeTheirs(ctx, name, &n, fromTree(m.ours))
 	}
 	base, err := m.readText(ctx, m.base, name, b)
 	if err != nil {
@@ -536,7 +532,7 @@ func (m *merger) mergeText(ctx context.Context, name string, b, o, t *Node, thei
 	if base == nil || ours == nil || theirs == nil {
 		if o.Content == b.Content {
 			n.Content, n.Size, n.List = t.Content, t.Size, t.List
-			return m.takeTheirs(ctx, name, &n, m.openTheirs(name, t))
+			return m.takeTheirs(ctx, name, &n, m.openTheirs)
 		}
 		m.addContentConflict(name, b, o, t)
 		return nil

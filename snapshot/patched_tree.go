@@ -79,7 +79,9 @@ type patch struct {
 	open opener // content of a file
 }
 
-type opener = func(ctx context.Context) (io.ReadCloser, error)
+// An opener opens the file of a patch: one function for many, as a closure for each would be a
+// good part of the memory of a merge.
+type opener = func(ctx context.Context, name string, n *Node) (io.ReadCloser, error)
 
 // patchedTree is a tree with some paths replaced or removed. A directory that a
 // patch creates contains only entries of other patches.
@@ -166,7 +168,7 @@ func (d *patchedDir) find(ctx context.Context, name string) (n *Node, err error)
 
 func (d *patchedDir) Open(ctx context.Context, n *Node) (io.ReadCloser, error) {
 	if p, ok := d.e.patches[d.at+n.Name]; ok {
-		return p.open(ctx)
+		return p.open(ctx, d.at+n.Name, p.node)
 	}
 	return d.dir.Open(ctx, n)
 }
@@ -198,7 +200,7 @@ func Advance(ctx context.Context, base, from, to Tree) (Tree, error) {
 	patches := map[string]patch{}
 	put := func(name string) error {
 		n, err := nodeAt(ctx, to, name)
-		patches[name] = patch{node: n, open: fromTree(to, name)}
+		patches[name] = patch{node: n, open: fromTree(to)}
 		return err
 	}
 	for _, c := range d.Changes {
@@ -221,12 +223,14 @@ func Advance(ctx context.Context, base, from, to Tree) (Tree, error) {
 }
 
 func inMemory(data []byte) opener {
-	return func(context.Context) (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }
+	return func(context.Context, string, *Node) (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(data)), nil
+	}
 }
 
-// fromTree opens a file of another tree.
-func fromTree(t Tree, name string) opener {
-	return func(ctx context.Context) (io.ReadCloser, error) {
+// fromTree opens files of another tree.
+func fromTree(t Tree) opener {
+	return func(ctx context.Context, name string, _ *Node) (io.ReadCloser, error) {
 		r, _, err := OpenFile(ctx, t, name)
 		return r, err
 	}

@@ -29,7 +29,6 @@ func cleanPaths(paths []string) ([]string, error) {
 // A pathSet is a set of paths with their subtrees. Nil contains everything.
 type pathSet struct {
 	all    bool // "." is in it
-	exact  map[string]bool
 	sorted []string
 }
 
@@ -37,21 +36,27 @@ func newPathSet(paths []string) *pathSet {
 	if paths == nil {
 		return nil
 	}
-	s := &pathSet{exact: make(map[string]bool, len(paths)), sorted: slices.Sorted(slices.Values(paths))}
-	for _, p := range paths {
-		s.exact[p] = true
+	s := &pathSet{sorted: paths}
+	if !slices.IsSorted(paths) {
+		s.sorted = slices.Sorted(slices.Values(paths))
 	}
-	s.all = s.exact["."]
+	s.all = s.has(".")
 	return s
+}
+
+// has reports whether name itself is one of the paths.
+func (s *pathSet) has(name string) bool {
+	_, ok := slices.BinarySearch(s.sorted, name)
+	return ok
 }
 
 // contains reports whether name is one of the paths, or below one.
 func (s *pathSet) contains(name string) bool {
-	if s == nil || s.all || s.exact[name] {
+	if s == nil || s.all || s.has(name) {
 		return true
 	}
 	for i := range len(name) {
-		if name[i] == '/' && s.exact[name[:i]] {
+		if name[i] == '/' && s.has(name[:i]) {
 			return true
 		}
 	}

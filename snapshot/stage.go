@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -151,7 +152,9 @@ func (s *stage) writeJournal(ops []op, durable bool) error {
 	if s.journals != "" {
 		err = s.writePrivateJournal(ops, durable) // an empty file in the stage marks that there is one
 	} else {
-		data, err = encodeJournal(stageJournal{Dir: s.dir, Ops: ops, Undo: s.undo})
+		var buf bytes.Buffer
+		err = stageJournal{Dir: s.dir, Ops: ops, Undo: s.undo}.writeTo(&buf)
+		data = buf.Bytes()
 	}
 	if err != nil {
 		return err
@@ -168,10 +171,6 @@ func (s *stage) writePrivateJournal(ops []op, durable bool) error {
 	if s.aboveDir != s.dir {
 		j.Above = s.aboveDir
 	}
-	data, err := encodeJournal(j)
-	if err != nil {
-		return err
-	}
 	if err := os.MkdirAll(s.journals, 0o700); err != nil {
 		return hostError("write", "the journal", err)
 	}
@@ -180,7 +179,7 @@ func (s *stage) writePrivateJournal(ops []op, durable bool) error {
 	if err := lock.RLock(); err != nil { // RecoverAll holds it for a moment
 		return hostError("write", "the journal", err)
 	}
-	if err := atomicfile.Write(filepath.Join(s.journals, s.name), data, atomicfile.Options{Durable: durable}); err != nil {
+	if err := atomicfile.WriteTo(filepath.Join(s.journals, s.name), atomicfile.Options{Durable: durable}, j.writeTo); err != nil {
 		return hostError("write", "the journal", err)
 	}
 	return nil

@@ -4,6 +4,7 @@ package gclater
 
 import (
 	"runtime/debug"
+	"sync"
 	"time"
 )
 
@@ -13,5 +14,26 @@ import (
 // those that it imports.
 var percent = debug.SetGCPercent(800)
 
+var mu sync.Mutex // guards percent after the initialization
+
 // Restore restores the percentage after a second.
-func Restore() { time.AfterFunc(time.Second, func() { debug.SetGCPercent(percent) }) }
+func Restore() {
+	time.AfterFunc(time.Second, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		debug.SetGCPercent(percent)
+	})
+}
+
+// Save makes garbage collection more frequent than by default, for a command that holds much
+// and leaves more as garbage. Who sets GOGC has decided already. A limit of memory would be
+// worse: where more than the limit is held, the program does nothing but collect.
+func Save() {
+	const usual, often = 100, 25
+	mu.Lock()
+	defer mu.Unlock()
+	if percent == usual {
+		percent = often
+		debug.SetGCPercent(often)
+	}
+}

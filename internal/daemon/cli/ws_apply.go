@@ -20,6 +20,7 @@ import (
 	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/daemon/app"
+	"github.com/croft-run/croft/internal/gclater"
 	"github.com/croft-run/croft/internal/history"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace"
@@ -163,7 +164,7 @@ func (opts *wsApplyOptions) hostDir() (string, error) {
 // is of this host, so its journal and previous state are, too, even if the workspace
 // is on a server. Changes of killed processes are completed first.
 func (a *command) hostStore(ctx context.Context) (store *snapshot.Store, journals string, err error) {
-	boundMemory()
+	gclater.Save()
 	settings, err := a.settings()
 	if err != nil {
 		return nil, "", err
@@ -230,9 +231,18 @@ func (a *command) wsApply(ctx context.Context, opts wsApplyOptions) error {
 	opts.apply.Journals, opts.apply.Undo = journals, store
 	opts.apply.Ours, opts.apply.Theirs = printable(opts.dir), "workspace "+opts.name
 	return a.withAttached(ctx, opts.name, func(c *client.Client, ws *workspace.Workspace) error {
-		stop := a.showProgress(ctx, c, ws.ID(), "comparing")
-		d, err := a.compareForApply(ctx, c, ws, &opts)
-		stop()
+		if a.server == "" { // what its registry has is compared and read without requests for each file
+			direct, err := a.system.Registry.Acquire(ctx, ws.ID())
+			if err != nil {
+				return err
+			}
+			ws = direct
+		}
+		base, theirs, err := comparedTrees(ctx, ws, opts.from, opts.to)
+		if err != nil {
+			return err
+		}
+		d, err := a.compareForApply(ctx, c, ws, base, theirs, &opts)
 		if err != nil || len(d.Changes) == 0 {
 			return err
 		}
@@ -242,10 +252,6 @@ func (a *command) wsApply(ctx context.Context, opts wsApplyOptions) error {
 			}
 		}
 		d.Changes = nil // some hundred bytes each
-		base, theirs, err := comparedTrees(ctx, ws, opts.from, opts.to)
-		if err != nil {
-			return err
-		}
 		if opts.branch != "" {
 			return a.applyBranch(ctx, d, base, theirs, dir, opts)
 		}
@@ -409,8 +415,16 @@ func (a *command) wsApplyInto(ctx context.Context, opts wsApplyOptions, paths []
 
 // compareForApply compares a workspace with the state that it is merged from, and
 // restricts opts.apply to the changed paths.
-func (a *command) compareForApply(ctx context.Context, c *client.Client, ws *workspace.Workspace, opts *wsApplyOptions) (*snapshot.Comparison, error) {
-	d, err := fetchDiff(ctx, c, ws.ID(), client.DiffOptions{From: opts.from, To: opts.to, Paths: opts.apply.Only, Ignored: opts.apply.Ignored})
+func (a *command) compareForApply(ctx context.Context, c *client.Client, ws *workspace.Workspace, base, theirs snapshot.Tree, opts *wsApplyOptions) (d *snapshot.Comparison, err error) {
+	if a.server == "" {
+		here, stop := a.showLocalProgress(ctx, "comparing")
+		d, err = snapshot.Diff(here, base, theirs, &snapshot.DiffOptions{Only: opts.apply.Only, NoGit: true, NoIgnored: !opts.apply.Ignored})
+		stop()
+	} else {
+		stop := a.showProgress(ctx, c, ws.ID(), "comparing")
+		d, err = fetchDiff(ctx, c, ws.ID(), client.DiffOptions{From: opts.from, To: opts.to, Paths: opts.apply.Only, Ignored: opts.apply.Ignored})
+		stop()
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -437,15 +451,11 @@ func (a *command) compareForApply(ctx context.Context, c *client.Client, ws *wor
 // comparedTrees returns the base of a workspace, and the tree that is merged: a snapshot, or
 // the present one if to is "".
 func comparedTrees(ctx context.Context, ws *workspace.Workspace, from, to string) (base, theirs snapshot.Tree, err error) {
-	files, err := ws.SnapshotFiles(ctx, cmp.Or(from, history.Origin), nil)
-	if err != nil {
+	if base, err = history.Tree(ctx, ws, cmp.Or(from, history.Origin), nil); err != nil {
 		return nil, nil, err
 	}
-	now, err := ws.SnapshotFiles(ctx, to, nil)
-	if err != nil {
-		return nil, nil, err
-	}
-	return snapshot.Files(files), snapshot.Files(now), nil
+	theirs, err = history.Tree(ctx, ws, to, nil)
+	return base, theirs, err
 }
 
 func (a *command) applyBranch(ctx context.Context, d *snapshot.Comparison, base, theirs snapshot.Tree, dir string, opts wsApplyOptions) error {

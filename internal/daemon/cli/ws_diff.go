@@ -8,11 +8,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math"
 	"os"
 	"path"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -20,6 +18,7 @@ import (
 
 	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/gclater"
 	"github.com/croft-run/croft/snapshot"
 )
 
@@ -266,17 +265,8 @@ func (a *command) writeStat(w io.Writer, d *snapshot.Comparison) error {
 	return nil
 }
 
-// boundMemory makes garbage collection frequent beyond some size of the heap, unless GOMEMLIMIT
-// says when: a comparison of many files leaves much garbage for each.
-func boundMemory() {
-	const soft = 112 << 20
-	if debug.SetMemoryLimit(-1) == math.MaxInt64 {
-		debug.SetMemoryLimit(soft)
-	}
-}
-
 func fetchDiff(ctx context.Context, c *client.Client, name string, opts client.DiffOptions) (*snapshot.Comparison, error) {
-	boundMemory()
+	gclater.Save()
 	data, err := c.Diff(ctx, name, opts)
 	if err != nil {
 		return nil, err
