@@ -60,7 +60,10 @@ func addressRemedy(host, at, reason string) string {
 	if !ok || class == "a metadata service" || class == "link-local" || net.ParseIP(host) != nil {
 		return ""
 	}
-	return fmt.Sprintf("; a rule of croft.yaml reaches it: network: {rules: {NAME: [{host: %s, private: true}]}}, with --allow-net @NAME; of a registry, network.mirrors", at)
+	if _, port, err := net.SplitHostPort(at); err == nil { // a key of its own
+		host += ", ports: [" + port + "]"
+	}
+	return fmt.Sprintf("; a rule of croft.yaml reaches it: network: {rules: {NAME: [{host: %s, private: true}]}}, with --allow-net @NAME; of a registry, network.mirrors", host)
 }
 
 // noteEventRefusals prints the hosts that the egress proxy refused to a workspace, from
