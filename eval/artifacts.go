@@ -136,6 +136,17 @@ func readOwnFile(path string, most int64) ([]byte, error) {
 	return readPart(path, func(f *os.File, _ int64) ([]byte, error) { return io.ReadAll(io.LimitReader(f, most)) })
 }
 
+// failureTail returns the log that says why an execution failed, and its last lines: standard
+// error, unless it is empty.
+func (e *ExecutionResult) failureTail() (path, tail string) {
+	for _, path := range []string{e.FailureLogPath, e.FailureStdoutPath} {
+		if tail := logTail(path); tail != "" {
+			return path, tail
+		}
+	}
+	return e.FailureLogPath, ""
+}
+
 // logTail returns the last lines of a log, "" if it can't be read. Most programs write
 // why they failed last.
 func logTail(path string) string {

@@ -109,7 +109,8 @@ func aggregateResults(e *execution, repeat int, repetitions, good []*ExecutionRe
 	}
 	if failed != nil {
 		out.Status, out.ArtifactDir, out.Error = failed.Status, failed.ArtifactDir, failed.Error
-		out.FailureOrigin, out.FailureClass, out.FailureLogPath = failed.FailureOrigin, failed.FailureClass, failed.FailureLogPath
+		out.FailureOrigin, out.FailureClass = failed.FailureOrigin, failed.FailureClass
+		out.FailureLogPath, out.FailureStdoutPath = failed.FailureLogPath, failed.FailureStdoutPath
 		out.StoppedAtRepetition = last.Repetition
 	}
 	return out

@@ -255,7 +255,7 @@ func writeMarkdown(b *bytes.Buffer, r *Result, most int) {
 		if f.Error != nil {
 			fmt.Fprintf(b, "```text\n%s\n```\n", strings.ReplaceAll(PlainText(f.Error.Name+": "+f.Error.Message), "```", "'''"))
 		}
-		if tail := logTail(f.FailureLogPath); tail != "" {
+		if _, tail := f.failureTail(); tail != "" {
 			fmt.Fprintf(b, "```text\n%s\n```\n", strings.ReplaceAll(tail, "```", "'''"))
 		}
 		if f.WorkspacePath != "" {

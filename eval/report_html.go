@@ -92,7 +92,7 @@ func renderPage(name string, r *Result, data any) ([]byte, error) {
 		},
 		"class": func(e *ExecutionResult) string { return failedExecution{"", e}.failureClass().ID },
 		"diff":  func(e *ExecutionResult) string { return readText(filepath.Join(e.ArtifactDir, diffName)) },
-		"tail":  func(e *ExecutionResult) string { return logTail(e.FailureLogPath) },
+		"tail":  func(e *ExecutionResult) string { _, tail := e.failureTail(); return tail },
 		"trace": errorTrace, "did": readActivity, "bytes": formatMiB,
 		"anchor": func(e *ExecutionResult) string { return anchors[e] },
 		"opened": func(e *ExecutionResult) bool { return opened[e] },

@@ -371,9 +371,9 @@ func writeFailures(b *bytes.Buffer, r *Result) {
 				fmt.Fprintf(b, "at %s:%d:%d\n", at.file, at.line, at.column)
 			}
 		}
-		if f.FailureLogPath != "" {
-			fmt.Fprintf(b, "Log: %s\n", f.FailureLogPath)
-			for line := range strings.Lines(logTail(f.FailureLogPath)) {
+		if log, tail := f.failureTail(); log != "" {
+			fmt.Fprintf(b, "Log: %s\n", log)
+			for line := range strings.Lines(tail) {
 				fmt.Fprintf(b, "  | %s\n", strings.TrimSuffix(line, "\n"))
 			}
 		}

@@ -3,6 +3,7 @@ package eval
 import (
 	"bytes"
 	"encoding/xml"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -101,6 +102,33 @@ func TestPageNeedsNothing(t *testing.T) {
 	}
 	if !strings.Contains(string(page), "b&lt;script&gt;") {
 		t.Error("the page does not name the case")
+	}
+}
+
+// TestReasonOnStandardOutput: the end of the standard output of an agent that failed is shown
+// where its standard error is empty, as some agents write there why they failed.
+func TestReasonOnStandardOutput(t *testing.T) {
+	res := finished(t)
+	e := res.Cases[1].RunnerResults[0]
+	e.ArtifactDir = t.TempDir()
+	e.FailureLogPath, e.FailureStdoutPath = filepath.Join(e.ArtifactDir, "stderr.log"), filepath.Join(e.ArtifactDir, "stdout.log")
+	const reason = `{"type":"error","error":{"message":"404 of the endpoint"}}`
+	for _, tt := range []struct{ errors, want, not string }{{"", "404 of the endpoint", "told apart"}, {"told apart\n", "told apart", "404 of the endpoint"}} {
+		if err := errors.Join(os.WriteFile(e.FailureLogPath, []byte(tt.errors), 0o600), os.WriteFile(e.FailureStdoutPath, []byte(reason+"\n"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		page, err := Page(res)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var text, summary bytes.Buffer
+		writeFailures(&text, res)
+		writeMarkdown(&summary, res, 0)
+		for name, out := range map[string]string{"page": string(page), "terminal": text.String(), "summary": summary.String()} {
+			if !strings.Contains(out, tt.want) || strings.Contains(out, tt.not) {
+				t.Errorf("%s with %q on standard error lacks %q or has %q:\n%s", name, tt.errors, tt.want, tt.not, out)
+			}
+		}
 	}
 }
 

@@ -65,6 +65,10 @@ type ExecutionResult struct {
 	FailureClass   *Class          `json:"failureClass,omitempty"`
 	FailureLogPath string          `json:"failureLogPath,omitempty"`
 
+	// FailureStdoutPath is the log of standard output, if FailureLogPath is that of standard
+	// error: some agents write there why they failed.
+	FailureStdoutPath string `json:"failureStdoutPath,omitempty"`
+
 	Session    int                `json:"session,omitempty"`
 	Repetition int                `json:"repetition,omitempty"`
 	Sessions   []*ExecutionResult `json:"sessions,omitempty"` // of a repetition; of an execution where there is one repetition

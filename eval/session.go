@@ -184,7 +184,7 @@ func (r *sessionRunner) runAgent(ctx context.Context, e *execution, d *preparedE
 	env := r.inspectWorkspace(ctx, e, d, res, was, unknown, took)
 	env.judge = r.newJudge(env, k.judgeClient())
 	if f := out.Failure; f != nil {
-		res.Passed, res.FailureOrigin, res.FailureLogPath = false, Origin(f.Origin), f.Log
+		res.Passed, res.FailureOrigin, res.FailureLogPath, res.FailureStdoutPath = false, Origin(f.Origin), f.Log, f.Stdout
 		res.Error = &ErrorInfo{Name: f.Name, Message: f.Message}
 		res.FailureClass = defaultClass(res.FailureOrigin, false)
 		if f.Class != "" {

@@ -52,7 +52,8 @@ type Failure struct {
 	Label   string // of Class, for people
 	Name    string // of the error, as skillgym writes it: "Error", "CommandTimeoutError", ...
 	Message string
-	Log     string // path of a log with details; "" for none
+	Log     string // path of a log with details, of standard error if it is the agent's; "" for none
+	Stdout  string // path of the log of standard output beside it, where some agents write why they failed
 	Err     error
 }
 
@@ -98,6 +99,9 @@ func Run(ctx context.Context, r Runner, a Agent, in Input) (out Outcome, err err
 		out.Failure = exitFailure(inv, in, o)
 	}
 	makeReport(ctx, r, a, in, o, &out)
+	if f := out.Failure; f != nil && f.Log != "" {
+		f.Stdout = o.StdoutPath
+	}
 	return out, ctx.Err()
 }
 
