@@ -77,7 +77,8 @@ func (p *Provider) lockInfo(ctx context.Context) (unlock func(), err error) {
 	}
 }
 
-// engineInfo returns the engine's description, which it requests once per process.
+// engineInfo returns the engine's description, which it requests once per process, or with Podman
+// once an hour, as that takes most of the time of a short command there.
 func (p *Provider) engineInfo(ctx context.Context) (Info, error) {
 	unlock, err := p.lockInfo(ctx)
 	if err != nil {
@@ -91,6 +92,13 @@ func (p *Provider) engineInfoLocked(ctx context.Context) (Info, error) {
 	if p.info != nil {
 		return *p.info, nil
 	}
+	path, socket, err := p.infoPath()
+	if err != nil {
+		return Info{}, err
+	}
+	if p.info = readInfo(path, socket); p.info != nil {
+		return *p.info, nil
+	}
 	soon, cancel := context.WithTimeout(ctx, p.cfg.AnswerTimeout)
 	defer cancel()
 	info, err := p.engine.Info(soon)
@@ -98,7 +106,53 @@ func (p *Provider) engineInfoLocked(ctx context.Context) (Info, error) {
 		return Info{}, p.engineTimeout(ctx, err)
 	}
 	p.info = &info
+	if info.Podman && socket != "" {
+		data, err := json.Marshal(keptInfo{socket, info})
+		if err == nil {
+			err = atomicfile.Write(path, data, atomicfile.Options{})
+		}
+		if err != nil { // it is asked again
+			p.log.Warn("docker: keep the description of the engine", "error", err)
+		}
+	}
 	return info, nil
+}
+
+// A keptInfo is the description of an engine that was asked before.
+type keptInfo struct {
+	Socket string // identifies the socket that the engine listened on: with another, the engine was started since
+	Info   Info
+}
+
+// infoPath returns where the description of the engine is kept, and what identifies its socket; ""
+// if it has none on this host.
+func (p *Provider) infoPath() (path, socket string, err error) {
+	e, ok := p.engine.(*remoteEngine)
+	if !ok {
+		return "", "", nil
+	}
+	name, local := strings.CutPrefix(e.c.DaemonHost(), "unix://")
+	var st syscall.Stat_t
+	if !local || syscall.Stat(name, &st) != nil {
+		return "", "", nil
+	}
+	sum := sha256.Sum256([]byte(name))
+	path, err = p.cachePath("info-" + hex.EncodeToString(sum[:8]))
+	return path, fmt.Sprint(p.store.Boot(), st.Dev, st.Ino, st.Ctim.Nano()), err
+}
+
+// readInfo returns a description that was kept less than an hour ago; nil if there is none.
+func readInfo(path, socket string) *Info {
+	info, err := os.Stat(path)
+	if err != nil || time.Since(info.ModTime()) > time.Hour {
+		return nil
+	}
+	data, err := os.ReadFile(path)
+	kept := new(keptInfo)
+	if err != nil || driver.DecodeStrict(data, kept) != nil || kept.Socket != socket {
+		return nil
+	}
+	return &kept.Info
 }
 
 // checkEngine returns the proof of the engine with a runtime, and with files in a directory

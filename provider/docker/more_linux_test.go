@@ -20,6 +20,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -324,6 +325,41 @@ func TestEngineHasOnlyTheImageAskedFor(t *testing.T) {
 	}
 }
 
+// checkKeptInfo checks that other processes take the description that p has kept, and ask the
+// engine if it was started since, or if the description is old.
+func checkKeptInfo(t *testing.T, p *Provider, other func() *Provider) {
+	t.Helper()
+	path, socket, err := p.infoPath()
+	if err != nil {
+		t.Fatal(err)
+	}
+	info := readInfo(path, socket)
+	if info == nil {
+		t.Fatalf("the description of the engine was not kept at %s", path)
+	}
+	real := info.Name
+	info.Name = "kept"
+	for _, tt := range []struct {
+		socket string
+		age    time.Duration
+		want   string
+	}{{socket, time.Minute, "kept"}, {"another", time.Minute, real}, {socket, 2 * time.Hour, real}} {
+		data, err := json.Marshal(keptInfo{tt.socket, *info})
+		if err == nil {
+			err = os.WriteFile(path, data, 0o600)
+		}
+		if err == nil {
+			err = os.Chtimes(path, time.Time{}, time.Now().Add(-tt.age))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := other().engineInfo(t.Context()); err != nil || got.Name != tt.want {
+			t.Errorf("kept for %q, %v old: the engine is %q, %v, want %q", tt.socket, tt.age, got.Name, err, tt.want)
+		}
+	}
+}
+
 // TestPodman has another engine than Docker's behind the same API.
 func TestPodman(t *testing.T) {
 	testenv.NeedsPodman(t)
@@ -351,6 +387,9 @@ func TestPodman(t *testing.T) {
 			if now, err := filepath.Glob(filepath.Join(p.cfg.Cache, "proof-*")); err != nil || len(now) != len(proofs) {
 				t.Errorf("the proofs %q became %q, %v", proofs, now, err)
 			}
+			checkKeptInfo(t, p, func() *Provider {
+				return newProvider(t, filepath.Dir(p.cfg.Root), func(c *Config) { c.Host, c.Files = d.Host(), files })
+			})
 			again, err := newProvider(t, filepath.Dir(p.cfg.Root), func(c *Config) { c.Host = d.Host() }).Resolve(t.Context(), ws.Ref)
 			if err != nil {
 				t.Fatal(err)
