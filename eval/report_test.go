@@ -113,8 +113,11 @@ func TestReasonOnStandardOutput(t *testing.T) {
 	e.ArtifactDir = t.TempDir()
 	e.FailureLogPath, e.FailureStdoutPath = filepath.Join(e.ArtifactDir, "stderr.log"), filepath.Join(e.ArtifactDir, "stdout.log")
 	const reason = `{"type":"error","error":{"message":"404 of the endpoint"}}`
-	for _, tt := range []struct{ errors, want, not string }{{"", "404 of the endpoint", "told apart"}, {"told apart\n", "told apart", "404 of the endpoint"}} {
-		if err := errors.Join(os.WriteFile(e.FailureLogPath, []byte(tt.errors), 0o600), os.WriteFile(e.FailureStdoutPath, []byte(reason+"\n"), 0o600)); err != nil {
+	for _, tt := range []struct{ errors, want, not string }{
+		{"", "404 of the endpoint", "told apart"}, {"told apart\n", "told apart", "404 of the endpoint"},
+	} {
+		if err := errors.Join(os.WriteFile(e.FailureLogPath, []byte(tt.errors), 0o600),
+			os.WriteFile(e.FailureStdoutPath, []byte(reason+"\n"), 0o600)); err != nil {
 			t.Fatal(err)
 		}
 		page, err := Page(res)

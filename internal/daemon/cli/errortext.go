@@ -103,9 +103,10 @@ var insteadOfAdvice = lazyregexp.New(`failed to connect to the docker API|^unkno
 
 // What to do about programs. In croft work it is another advice, see workAdvice.
 const (
-	pathAdvice        = "the path is inside the workspace; croft run begins with an empty one: --template . starts it with a copy of this directory, --rw . works in this directory"
-	workPathAdvice    = "the path is inside the copy of the project, from the current directory"
-	sudoAdvice        = "leave out sudo: nothing inside becomes another user, and the files of the workspace are its own already; " + hostPackages
+	pathAdvice     = "the path is inside the workspace; croft run begins with an empty one: --template . starts it with a copy of this directory, --rw . works in this directory"
+	workPathAdvice = "the path is inside the copy of the project, from the current directory"
+	sudoAdvice     = "leave out sudo: nothing inside becomes another user, and the files of the workspace are its own already; " +
+		hostPackages
 	workSudoAdvice    = "leave out sudo: the files of the work are its own already; programs are those of this host: install packages here, outside of the work"
 	programAdvice     = "the command is a program, not an image; a sandbox has those of this host below /usr and /opt, and with --toolchain auto those of your home directory"
 	workProgramAdvice = "install it on this host; a work in the sandbox has the programs below /usr and /opt, and the toolchains of your home directory (docs/work.md lists them), and with --ro DIR those of DIR"

@@ -30,7 +30,8 @@ func (r hintRun) croft(args ...string) (string, bool) {
 	cmd := croft(r.t, r.data, args...)
 	cmd.Dir, cmd.Env = r.dir, append(cmd.Env, r.env...)
 	if r.hosts != "" {
-		within := exec.CommandContext(r.t.Context(), "unshare", append([]string{"-m", "sh", "-c", `mount --bind "$0" /etc/hosts && exec "$@"`, r.hosts, cmd.Path}, args...)...)
+		within := exec.CommandContext(r.t.Context(), "unshare", append([]string{"-m", "sh", "-c",
+			`mount --bind "$0" /etc/hosts && exec "$@"`, r.hosts, cmd.Path}, args...)...)
 		within.Dir, within.Env = cmd.Dir, cmd.Env
 		cmd = within
 	}
@@ -74,7 +75,8 @@ func TestRefusalHintsWork(t *testing.T) {
 	r.succeeds("reached it", append(append([]string{"run"}, flags...), ask...)...)
 
 	r.succeeds("", "ws", "open", "closed", "--provider", "sandbox")
-	flags = strings.Fields(r.refused(`; a workspace opened with (--allow-net \S+) reaches it`, append([]string{"ws", "exec", "closed"}, ask...)...))
+	flags = strings.Fields(r.refused(`; a workspace opened with (--allow-net \S+) reaches it`,
+		append([]string{"ws", "exec", "closed"}, ask...)...))
 	r.succeeds("", append([]string{"ws", "open", "open", "--provider", "sandbox"}, flags...)...)
 	r.succeeds("reached it", append([]string{"ws", "exec", "open"}, ask...)...)
 
@@ -101,7 +103,8 @@ func TestAddressHintWorks(t *testing.T) {
 	// The C library does not find names of /etc/hosts that end with a dot.
 	r := hintRun{t, filepath.Join(t.TempDir(), "data"), t.TempDir(), []string{"GODEBUG=netdns=go"}, hosts}
 	ask := []string{"--", "curl", "-sSf", "http://" + at}
-	rule := r.refused(`its address is .*; a rule of croft.yaml reaches it: (.*?), with --allow-net @NAME`, append([]string{"run", "--allow-net", at}, ask...)...)
+	rule := r.refused(`its address is .*; a rule of croft.yaml reaches it: (.*?), with --allow-net @NAME`,
+		append([]string{"run", "--allow-net", at}, ask...)...)
 	file := filepath.Join(r.dir, "rules.yaml")
 	if err := os.WriteFile(file, []byte("version: 1\n"+rule+"\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -118,7 +121,8 @@ func TestTokenHintsWork(t *testing.T) {
 	owner := with(data)
 
 	none := with(filepath.Join(t.TempDir(), "none"))
-	file := strings.Replace(none.refused(`no token\nhint: give --token or set CROFT_TOKEN; croft up prints the token and stores it in (DATA/token)`, list...), "DATA", data, 1)
+	file := strings.Replace(none.refused(`no token\nhint: give --token or set CROFT_TOKEN; croft up prints the token and `+
+		`stores it in (DATA/token)`, list...), "DATA", data, 1)
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -132,7 +136,8 @@ func TestTokenHintsWork(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(other.data, "token"), []byte(strings.Repeat("0", 64)+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	variable := other.refused(`wrong token.*(?s:.*)give --token, set CROFT_TOKEN, or set (CROFT_DATA) to the data directory of the server, whose file token has it`, list...)
+	variable := other.refused(`wrong token.*(?s:.*)give --token, set CROFT_TOKEN, or set (CROFT_DATA) to the data directory `+
+		`of the server, whose file token has it`, list...)
 	with(other.data, variable+"="+data).succeeds("NAME", list...)
 
 	// A command that the answer to a wrong key names makes one that is right.

@@ -63,7 +63,8 @@ func addressRemedy(host, at, reason string) string {
 	if _, port, err := net.SplitHostPort(at); err == nil { // a key of its own
 		host += ", ports: [" + port + "]"
 	}
-	return fmt.Sprintf("; a rule of croft.yaml reaches it: network: {rules: {NAME: [{host: %s, private: true}]}}, with --allow-net @NAME; of a registry, network.mirrors", host)
+	return fmt.Sprintf("; a rule of croft.yaml reaches it: network: {rules: {NAME: [{host: %s, private: true}]}}, "+
+		"with --allow-net @NAME; of a registry, network.mirrors", host)
 }
 
 // noteEventRefusals prints the hosts that the egress proxy refused to a workspace, from

@@ -147,12 +147,14 @@ func (a *command) noteHostFile(arguments []string) {
 
 const (
 	hostPackages = "programs are those of this host, read-only: install packages here, or choose an image that has them (docs/docker.md)"
-	pipPackages  = "the Python of this host takes no packages from inside; in a virtual environment it does: croft run --allow-net @pypi -- sh -c 'python3 -m venv v && v/bin/pip install NAME'"
+	pipPackages  = "the Python of this host takes no packages from inside; in a virtual environment it does: " +
+		"croft run --allow-net @pypi -- sh -c 'python3 -m venv v && v/bin/pip install NAME'"
 )
 
 // installerHints say what to do instead of installing packages into the system.
 var installerHints = map[string]string{
-	"apt": hostPackages, "apt-get": hostPackages, "dpkg": hostPackages, "dnf": hostPackages, "yum": hostPackages, "apk": hostPackages, "pacman": hostPackages,
+	"apt": hostPackages, "apt-get": hostPackages, "dpkg": hostPackages,
+	"dnf": hostPackages, "yum": hostPackages, "apk": hostPackages, "pacman": hostPackages,
 	"pip": pipPackages, "pip3": pipPackages,
 }
 

@@ -443,7 +443,8 @@ func (a *command) workCompareCommand() *cobra.Command {
 		Short: "Show the works of the project side by side, with the results of its tests",
 		Long: `Show the works of the project, or the named ones, side by side: the files and lines that each changed, and
 whether the project's tests pass with all its changes. The tests run in a fork of each work and, in the column project, of
-the project as it was when the work started: what fails there is not the agent's doing. Apply the best with croft work apply NAME, or parts of several with croft work apply NAME PATH.`,
+the project as it was when the work started: what fails there is not the agent's doing. Apply the best with croft work apply
+NAME, or parts of several with croft work apply NAME PATH.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: run(func(ctx context.Context, args []string) error {
 			e, err := a.workEnv(len(args) == 0)

@@ -415,7 +415,8 @@ func (a *command) wsApplyInto(ctx context.Context, opts wsApplyOptions, paths []
 
 // compareForApply compares a workspace with the state that it is merged from, and
 // restricts opts.apply to the changed paths.
-func (a *command) compareForApply(ctx context.Context, c *client.Client, ws *workspace.Workspace, base, theirs snapshot.Tree, opts *wsApplyOptions) (d *snapshot.Comparison, err error) {
+func (a *command) compareForApply(ctx context.Context, c *client.Client, ws *workspace.Workspace, base, theirs snapshot.Tree,
+	opts *wsApplyOptions) (d *snapshot.Comparison, err error) {
 	if a.server == "" {
 		here, stop := a.showLocalProgress(ctx, "comparing")
 		d, err = snapshot.Diff(here, base, theirs, &snapshot.DiffOptions{Only: opts.apply.Only, NoGit: true, NoIgnored: !opts.apply.Ignored})
