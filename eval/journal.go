@@ -46,7 +46,6 @@ type RunSettings struct {
 	Provider   string           `json:"provider"`
 	Isolation  driver.Isolation `json:"isolation,omitempty"`
 	Cwd        string           `json:"cwd,omitempty"`    // of workspaces in place
-	Engine     string           `json:"engine,omitempty"` // Options.Engine
 	Tools      string           `json:"tools,omitempty"`  // Options.Toolset
 	Record     string           `json:"record,omitempty"` // directory
 	Replay     string           `json:"replay,omitempty"`

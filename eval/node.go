@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 
@@ -15,27 +14,23 @@ import (
 )
 
 // NodeIn returns a function that starts the user's Node in an environment of its own, for
-// [suite.Loader]. Node sees tmp, which it may write, and the directories of the suite
-// and of itself. It has no network.
-func NodeIn(envs EnvFactory, tmp, suitePath string) func(ctx context.Context, args []string) (*suite.NodeProcess, error) {
-	return func(ctx context.Context, args []string) (*suite.NodeProcess, error) {
-		node := lookPathIn("node", os.Getenv("PATH"))
-		if node == "" {
-			return nil, fmt.Errorf("eval: engine node: %w: there is no program node on the PATH", fault.NotFound)
-		}
-		abs, err := filepath.Abs(suitePath)
-		if err != nil {
-			return nil, fmt.Errorf("eval: engine node: %w: %w", fault.Of(err), err)
-		}
-		programs := programDirs(node, os.Getenv("PATH"))
-		read := slices.Concat(realDirs([]string{filepath.Dir(abs)}), programs)
-		env, err := envs.Open(ctx, EnvSpec{Dir: tmp, InPlace: true, Read: read, Programs: installations(programs)})
+// [suite.Loader]. Node sees the temporary directory, which it may write, and the directories of
+// the files that it runs and of itself. It has no network.
+func NodeIn(envs EnvFactory) func(ctx context.Context, start suite.NodeStart) (*suite.NodeProcess, error) {
+	return func(ctx context.Context, start suite.NodeStart) (*suite.NodeProcess, error) {
+		node, err := suite.FindNode()
 		if err != nil {
 			return nil, err
 		}
-		p, err := env.startNode(ctx, append([]string{node}, args...))
+		programs := programDirs(node, os.Getenv("PATH"))
+		read := slices.Concat(realDirs(start.Dirs), programs)
+		env, err := envs.Open(ctx, EnvSpec{Dir: start.Tmp, InPlace: true, Read: read, Programs: installations(programs)})
 		if err != nil {
-			return nil, fmt.Errorf("eval: engine node: %w", errors.Join(err, env.close(ctx)))
+			return nil, fmt.Errorf("eval: a sandbox for Node: %w: %w", fault.Of(err), err)
+		}
+		p, err := env.startNode(ctx, append([]string{node}, start.Args...))
+		if err != nil {
+			return nil, fmt.Errorf("eval: %w", errors.Join(err, env.close(ctx)))
 		}
 		return p, nil
 	}

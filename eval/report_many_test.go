@@ -1,16 +1,20 @@
 package eval
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
+	"os"
+	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/dop251/goja"
 	"golang.org/x/net/html"
 
 	"github.com/croft-run/croft/eval/session"
+	"github.com/croft-run/croft/internal/testenv"
 )
 
 // TestPageOfManyCases: a page of 500 cases with two runners is small, is made at once, and
@@ -44,8 +48,7 @@ func TestPageOfManyCases(t *testing.T) {
 	if len(page) > 2<<20 || took > 5*time.Second {
 		t.Errorf("the page has %d bytes and took %v", len(page), took)
 	}
-	p := openPage(t, string(page))
-	for _, tt := range []struct{ search, verdict, want string }{
+	tests := []struct{ search, verdict, want string }{
 		{"", "", "500 of 500 cases"},
 		{"", "FAIL", "50 of 500 cases"},
 		{"", "ok", "450 of 500 cases"},
@@ -53,83 +56,71 @@ func TestPageOfManyCases(t *testing.T) {
 		{"case-120", "FAIL", "1 of 500 cases"},
 		{"expected 120 widgets", "", "1 of 500 cases"},
 		{"no such case", "", "0 of 500 cases"},
-	} {
-		if got := p.filter(tt.search, tt.verdict); got != tt.want {
-			t.Errorf("search %q, verdict %q: %q, want %q", tt.search, tt.verdict, got, tt.want)
+	}
+	got := filterPage(t, string(page), tests)
+	for i, tt := range tests {
+		if got[i] != tt.want {
+			t.Errorf("search %q, verdict %q: %q, want %q", tt.search, tt.verdict, got[i], tt.want)
 		}
 	}
 }
 
-// An openedPage runs the script of a page over its parsed elements, without a browser.
-type openedPage struct {
-	t  *testing.T
-	js *goja.Runtime
-}
+// pageRunner is a program that runs the script of a page over its elements, without a browser,
+// and prints how many cases the page says are shown by each search.
+const pageRunner = `const { elements, script, searches } = JSON.parse(require("fs").readFileSync(0, "utf8"));
+for (const e of elements) Object.assign(e, { value: "", addEventListener() {}, classList: { contains: (name) => e.classes.includes(name) } });
+globalThis.document = { getElementById: (id) => elements.find((e) => e.id === id), querySelectorAll: () => elements.filter((e) => e.classes.includes("case")) };
+Object.assign(globalThis, { addEventListener() {}, location: { hash: "" } });
+const filter = new Function(script + "; return (text, kind) => { search.value = text; verdict.value = kind; filter(); return document.getElementById('shown').textContent; }")();
+console.log(JSON.stringify(searches.map(([text, kind]) => filter(text, kind))));`
 
 var pageScript = regexp.MustCompile(`(?s)<script>(.*)</script>`)
 
-func openPage(t *testing.T, text string) *openedPage {
+// filterPage puts searches into the page's controls, and returns how many cases it says are shown.
+func filterPage(t *testing.T, text string, searches []struct{ search, verdict, want string }) []string {
 	t.Helper()
+	node := testenv.NeedsProgram(t, "node")
 	doc, err := html.Parse(strings.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &openedPage{t, goja.New()}
-	byID := map[string]map[string]any{}
-	var rows []map[string]any
+	var elements []map[string]any
 	for n := range doc.Descendants() {
 		if n.Type != html.ElementNode {
 			continue
 		}
-		e := map[string]any{"tagName": strings.ToUpper(n.Data), "textContent": textContent(n), "value": "", "hidden": false}
-		classes := map[string]bool{}
+		e := map[string]any{"tagName": strings.ToUpper(n.Data), "textContent": textContent(n), "hidden": false, "classes": []string{}}
 		for _, a := range n.Attr {
 			switch a.Key {
 			case "id":
-				byID[a.Val] = e
+				e["id"] = a.Val
 			case "data-case":
 				e["dataset"] = map[string]any{"case": a.Val}
 			case "class":
-				for _, c := range strings.Fields(a.Val) {
-					classes[c] = true
-				}
+				e["classes"] = strings.Fields(a.Val)
 			}
 		}
-		e["classList"] = map[string]any{"contains": func(c string) bool { return classes[c] }}
-		e["addEventListener"] = func(string, goja.Value) {}
-		if classes["case"] {
-			rows = append(rows, e)
-		}
+		elements = append(elements, e)
 	}
-	p.set("document", map[string]any{
-		"getElementById":   func(id string) any { return p.js.ToValue(byID[id]) },
-		"querySelectorAll": func(string) any { return rows },
-	})
-	p.set("addEventListener", func(string, goja.Value) {})
-	p.set("location", map[string]any{"hash": ""})
-	p.run(pageScript.FindStringSubmatch(text)[1])
-	return p
-}
-
-func (p *openedPage) set(name string, value any) {
-	if err := p.js.Set(name, value); err != nil {
-		p.t.Fatal(err)
+	asked := make([][2]string, len(searches))
+	for i, tt := range searches {
+		asked[i] = [2]string{tt.search, tt.verdict}
 	}
-}
-
-func (p *openedPage) run(script string) string {
-	p.t.Helper()
-	v, err := p.js.RunString(script)
+	input, err := json.Marshal(map[string]any{"elements": elements, "script": pageScript.FindStringSubmatch(text)[1], "searches": asked})
 	if err != nil {
-		p.t.Fatal(err)
+		t.Fatal(err)
 	}
-	return v.String()
-}
-
-// filter types into the page's controls and returns how many cases it says are shown.
-func (p *openedPage) filter(search, verdict string) string {
-	p.t.Helper()
-	return p.run(fmt.Sprintf(`search.value = %q; verdict.value = %q; filter(); document.getElementById("shown").textContent`, search, verdict))
+	cmd := exec.CommandContext(t.Context(), node, "-e", pageRunner)
+	cmd.Stdin, cmd.Stderr = bytes.NewReader(input), os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	if err := json.Unmarshal(out, &got); err != nil {
+		t.Fatal(err)
+	}
+	return got
 }
 
 func textContent(n *html.Node) string {

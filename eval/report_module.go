@@ -20,9 +20,10 @@ type Module struct {
 	r   *suite.Reporter
 }
 
-// NewModule loads the module at path. ctx bounds all hooks. Close the module after use.
-func NewModule(ctx context.Context, path string, out io.Writer) (*Module, error) {
-	l := &suite.Loader{Log: func(l suite.Log) { fmt.Fprintln(out, l.Text) }}
+// NewModule loads the module at path with a loader, whose Log is replaced. ctx bounds all hooks.
+// Close the module after use.
+func NewModule(ctx context.Context, l suite.Loader, path string, out io.Writer) (*Module, error) {
+	l.Log = func(l suite.Log) { fmt.Fprintln(out, l.Text) }
 	r, err := l.LoadReporter(ctx, path)
 	if err != nil {
 		return nil, err

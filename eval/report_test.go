@@ -255,7 +255,7 @@ export default { async onSuiteFinish(e: any) { fs.writeFileSync(e.context.suiteR
 		t.Fatal(err)
 	}
 	var said bytes.Buffer
-	m, err := NewModule(t.Context(), path, &said)
+	m, err := NewModule(t.Context(), suite.Loader{}, path, &said)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -109,7 +109,7 @@ func (m *RunSettings) checkSame(was *RunSettings) error {
 
 // runSettings are the settings of this run.
 func (p *plan) runSettings() *RunSettings {
-	made := &RunSettings{Provider: p.Envs.Kind(), Cwd: p.cwd, Engine: p.Engine, Tools: p.Toolset, Record: p.Record, Replay: p.Replay,
+	made := &RunSettings{Provider: p.Envs.Kind(), Cwd: p.cwd, Tools: p.Toolset, Record: p.Record, Replay: p.Replay,
 		AllowNet: p.AllowNet, NoModelNet: p.NoModelNet, Read: p.Read, Write: p.Write, Limits: p.Limits}
 	for _, t := range p.Toolchains {
 		made.Toolchains = append(made.Toolchains, t.Name)

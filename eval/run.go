@@ -60,10 +60,6 @@ type Options struct {
 	Tools   Tools
 	Toolset string
 
-	// Engine names the engine in which the suite was loaded, for the journal; "" is the
-	// built-in one.
-	Engine string
-
 	// Record is a directory to which the traffic with models is recorded. Replay is a
 	// directory from which it is replayed, without models and without their network.
 	Record, Replay string

@@ -4,14 +4,12 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"github.com/dop251/goja"
-	"github.com/dop251/goja/file"
-	"github.com/dop251/goja/parser"
 	"github.com/evanw/esbuild/pkg/api"
 
 	"github.com/croft-run/croft/fault"
@@ -23,42 +21,27 @@ type bundleInput struct {
 	text string // generated module with the same lines, if the file is not JavaScript
 }
 
-// builtins are the built-in modules, with the name of their implementation in js.
-var builtins = map[string]string{
-	"skillgym": "skillgym",
-	"assert":   "assert-loose", "assert/strict": "assert",
-	"path": "path", "path/posix": "path",
-	"url": "url", "os": "os", "fs": "fs", "fs/promises": "fs/promises",
-	"process": "process", "util": "util", "buffer": "buffer",
-	"timers": "timers", "timers/promises": "timers/promises",
-	"crypto": "crypto", "perf_hooks": "perf_hooks",
-}
-
-// bundleSource bundles a source with all its imports into one program. The program's
-// value is an async function of (require, exported): require returns built-in modules,
-// and exported is called with the namespace of the source.
-func bundleSource(src bundleInput) (*goja.Program, error) {
-	files, err := buildBundle(src, false)
+// bundleSource bundles a source with all its imports into a module of Node, with a source map
+// inside. It exports an async function of (require, exported): require returns built-in modules, and
+// exported is called with the namespace of the source.
+func bundleSource(src bundleInput) ([]byte, error) {
+	files, err := buildBundle(src)
 	if err != nil {
 		return nil, err
 	}
-	return compileBundle(src.path, files)
-}
-
-// bundleForNode bundles a source as a module of Node, with a source map inside. It
-// exports the function that is the value of bundleSource's program.
-func bundleForNode(src bundleInput) ([]byte, error) {
-	files, err := buildBundle(src, true)
-	if err != nil {
-		return nil, err
+	var code, mapped []byte
+	for _, f := range files {
+		if strings.HasSuffix(f.Path, ".map") {
+			mapped = absoluteSources(f.Contents, filepath.Dir(src.path))
+		} else {
+			code = f.Contents
+		}
 	}
-	code, mapped := splitBundle(src.path, files)
 	code = append(code, "\n//# sourceMappingURL=data:application/json;base64,"...)
 	return append(base64.StdEncoding.AppendEncode(code, mapped), '\n'), nil
 }
 
-// buildBundle bundles a source for the built-in engine, or for Node.
-func buildBundle(src bundleInput, forNode bool) ([]api.OutputFile, error) {
+func buildBundle(src bundleInput) ([]api.OutputFile, error) {
 	entry := src.path
 	if src.text != "" {
 		entry = "croft:text"
@@ -68,81 +51,26 @@ func buildBundle(src bundleInput, forNode bool) ([]api.OutputFile, error) {
 		return nil, fmt.Errorf("suite: load %s: %w: %w", src.path, fault.Internal, err)
 	}
 	dir := filepath.Dir(src.path)
-	banner, target := "", api.ES2022
-	// Syntax that goja does not support is compiled to older syntax.
-	supported := map[string]bool{
-		"async-generator": false, "for-await": false, "dynamic-import": false,
-		"regexp-match-indices": false, "regexp-set-notation": false, "regexp-sticky-and-unicode-flags": false, "regexp-unicode-property-escapes": false,
-	}
-	if forNode {
-		banner, target, supported = "module.exports = ", api.ESNext, nil
-	}
 	res := api.Build(api.BuildOptions{
 		Stdin: &api.StdinOptions{
 			Contents:   "import * as ns from " + string(quoted) + "; __croft_exported(ns);",
 			ResolveDir: dir, Sourcefile: entryName, Loader: api.LoaderJS,
 		},
 		Bundle: true, Write: false, AbsWorkingDir: dir, Outfile: filepath.Join(dir, "croft-bundle.js"),
-		Format: api.FormatESModule, Platform: api.PlatformNeutral, Target: target,
+		Format: api.FormatESModule, Platform: api.PlatformNeutral, Target: api.ESNext,
 		MainFields: []string{"module", "main"}, Conditions: []string{"node", "module"},
 		ResolveExtensions: []string{".ts", ".tsx", ".mts", ".cts", ".js", ".jsx", ".mjs", ".cjs", ".json"},
 		Loader:            map[string]api.Loader{".md": api.LoaderText, ".txt": api.LoaderText},
-		Supported:         supported,
 		Charset:           api.CharsetUTF8, LegalComments: api.LegalCommentsNone, LogLevel: api.LogLevelSilent, LogLimit: 10,
 		Sourcemap: api.SourceMapExternal, SourcesContent: api.SourcesContentExclude,
-		Banner:  map[string]string{"js": banner + "(async (__croft_require, __croft_exported) => {"},
+		Banner:  map[string]string{"js": "module.exports = (async (__croft_require, __croft_exported) => {"},
 		Footer:  map[string]string{"js": "})"},
-		Plugins: []api.Plugin{modulePlugin(src, forNode)},
+		Plugins: []api.Plugin{modulePlugin(src)},
 	})
 	if len(res.Errors) > 0 {
 		return nil, bundleError(src.path, res.Errors)
 	}
 	return res.OutputFiles, nil
-}
-
-// splitBundle returns the code and the source map of a bundle.
-func splitBundle(path string, files []api.OutputFile) (code, mapped []byte) {
-	for _, f := range files {
-		if strings.HasSuffix(f.Path, ".map") {
-			mapped = absoluteSources(f.Contents, filepath.Dir(path))
-		} else {
-			code = f.Contents
-		}
-	}
-	return code, mapped
-}
-
-// compileBundle parses the output of esbuild, with a source map, so that stack traces
-// have positions of the sources.
-func compileBundle(path string, files []api.OutputFile) (*goja.Program, error) {
-	code, mapped := splitBundle(path, files)
-	code = append(code, "\n//# sourceMappingURL=croft-bundle.js.map\n"...)
-	ast, err := goja.Parse(path, string(code), parser.WithSourceMapLoader(func(string) ([]byte, error) { return mapped, nil }))
-	if err == nil {
-		var prog *goja.Program
-		if prog, err = goja.CompileAST(ast, false); err == nil {
-			return prog, nil
-		}
-	}
-	return nil, &Error{Verb: "load", File: path, Code: fault.InvalidArgument, Message: syntaxMessage(err)}
-}
-
-func syntaxMessage(err error) string {
-	if list, ok := err.(parser.ErrorList); ok && len(list) > 0 { //nolint:errorlint // the parser returns the list itself
-		return atPosition(list[0].Position) + list[0].Message
-	}
-	text := err.Error()
-	if strings.Contains(text, "Invalid group") || strings.Contains(text, "regular expression") {
-		text += "; the built-in engine can't compile this regular expression: run the suite with --engine node"
-	}
-	return text
-}
-
-func atPosition(p file.Position) string {
-	if p.Line == 0 {
-		return ""
-	}
-	return fmt.Sprintf("%s:%d:%d: ", p.Filename, p.Line, p.Column)
 }
 
 // absoluteSources makes the names in a source map absolute paths. Those of generated text
@@ -158,7 +86,7 @@ func absoluteSources(raw []byte, dir string) []byte {
 		if _, rest, ok := strings.Cut(name, textNamespace+":"); ok {
 			sources[i] = rest
 		} else if _, rest, ok := strings.Cut(name, builtinNamespace+":"); ok {
-			sources[i] = internalPrefix + rest
+			sources[i] = "croft:" + rest
 		} else if !strings.Contains(name, "croft:") && !filepath.IsAbs(name) {
 			sources[i] = filepath.Join(dir, name)
 		}
@@ -178,7 +106,7 @@ const (
 
 // modulePlugin resolves imports: built-in modules by name, files as esbuild does. Any
 // other import is an error with its name.
-func modulePlugin(src bundleInput, forNode bool) api.Plugin {
+func modulePlugin(src bundleInput) api.Plugin {
 	return api.Plugin{Name: "croft", Setup: func(b api.PluginBuild) {
 		b.OnResolve(api.OnResolveOptions{Filter: `^croft:`}, func(a api.OnResolveArgs) (api.OnResolveResult, error) {
 			if name, ok := strings.CutPrefix(a.Path, "croft:builtin/"); ok && a.Namespace == textNamespace {
@@ -187,9 +115,9 @@ func modulePlugin(src bundleInput, forNode bool) api.Plugin {
 			if a.Path == "croft:text" && src.text != "" {
 				return api.OnResolveResult{Path: src.path, Namespace: textNamespace}, nil
 			}
-			return api.OnResolveResult{}, fmt.Errorf("import %q: a suite has %s", a.Path, availableModules())
+			return api.OnResolveResult{}, fmt.Errorf("import %q: a suite has %s", a.Path, availableModules)
 		})
-		b.OnResolve(api.OnResolveOptions{Filter: `^[a-z@]`}, func(a api.OnResolveArgs) (api.OnResolveResult, error) { return resolveBare(a, forNode) })
+		b.OnResolve(api.OnResolveOptions{Filter: `^[a-z@]`}, resolveBare)
 		b.OnResolve(api.OnResolveOptions{Filter: `^\.\.?/`}, resolveOwnSource)
 		b.OnLoad(api.OnLoadOptions{Filter: `.*`, Namespace: builtinNamespace}, func(a api.OnLoadArgs) (api.OnLoadResult, error) {
 			text := fmt.Sprintf("module.exports = __croft_require(%q)", a.Path)
@@ -227,40 +155,30 @@ func resolveOwnSource(a api.OnResolveArgs) (api.OnResolveResult, error) {
 	return api.OnResolveResult{Path: "skillgym", Namespace: builtinNamespace}, nil
 }
 
-// resolveBare resolves a bare name: a built-in module, or one that is installed beside
-// the suite.
-func resolveBare(a api.OnResolveArgs, forNode bool) (api.OnResolveResult, error) {
+// resolveBare resolves a bare name: skillgym, a module of Node, or a package that is installed
+// beside the suite.
+func resolveBare(a api.OnResolveArgs) (api.OnResolveResult, error) {
 	name, prefixed := strings.CutPrefix(a.Path, "node:")
-	if _, ours := builtins[name]; forNode && name != "skillgym" && (prefixed || ours || slices.Contains(nodeOnly, name)) {
+	switch {
+	case prefixed || slices.Contains(nodeModules, name):
 		return api.OnResolveResult{Path: "node:" + name, Namespace: builtinNamespace}, nil
-	}
-	if ours, ok := builtins[name]; ok && (name != "skillgym" || !prefixed) {
-		return api.OnResolveResult{Path: ours, Namespace: builtinNamespace}, nil
-	}
-	if prefixed || slices.Contains(nodeOnly, name) {
-		return api.OnResolveResult{}, fmt.Errorf("import %q: the built-in engine lacks this module of Node; run the suite with --engine node, or use %s", a.Path, availableModules())
+	case name == "skillgym":
+		return api.OnResolveResult{Path: name, Namespace: builtinNamespace}, nil
 	}
 	return api.OnResolveResult{}, nil // esbuild looks for it in node_modules and in the paths of a tsconfig
 }
 
-// nodeOnly are modules of Node that can be imported without node: and that are not built
-// in.
-var nodeOnly = []string{
-	"async_hooks", "child_process", "cluster", "dgram", "diagnostics_channel", "dns", "domain", "events", "http", "http2",
-	"https", "inspector", "module", "net", "punycode", "querystring", "readline", "repl", "stream", "string_decoder",
-	"tls", "tty", "v8", "vm", "worker_threads", "zlib",
+// nodeModules are the modules of Node that can be imported without node:.
+var nodeModules = []string{
+	"assert", "assert/strict", "async_hooks", "buffer", "child_process", "cluster", "console", "constants", "crypto", "dgram",
+	"diagnostics_channel", "dns", "dns/promises", "domain", "events", "fs", "fs/promises", "http", "http2", "https", "inspector",
+	"inspector/promises", "module", "net", "os", "path", "path/posix", "path/win32", "perf_hooks", "process", "punycode", "querystring",
+	"readline", "readline/promises", "repl", "stream", "stream/consumers", "stream/promises", "stream/web", "string_decoder", "sys",
+	"timers", "timers/promises", "tls", "trace_events", "tty", "url", "util", "util/types", "v8", "vm", "wasi", "worker_threads", "zlib",
 }
 
-func availableModules() string {
-	names := []string{"skillgym"}
-	for name := range builtins {
-		if name != "skillgym" {
-			names = append(names, "node:"+name)
-		}
-	}
-	slices.Sort(names[1:])
-	return strings.Join(names, ", ")
-}
+// availableModules is what can be imported, for messages.
+const availableModules = "skillgym, the modules of Node, files beside it, and what is installed in node_modules"
 
 // loadFile reads a file. import.meta, __dirname and __filename are replaced by constants,
 // because a bundle has only one location.
@@ -315,7 +233,7 @@ func bundleError(path string, messages []api.Message) error {
 		text = fmt.Sprintf("%s:%d:%d: %s", strings.TrimPrefix(m.Location.File, textNamespace+":"), m.Location.Line, m.Location.Column+1, text)
 	}
 	if strings.HasPrefix(m.Text, "Could not resolve \"") {
-		text += "; a suite has " + availableModules() + ", files beside it, and what is installed in node_modules"
+		text += "; a suite has " + availableModules
 	}
 	code := fault.InvalidArgument
 	if (m.Location == nil || m.Location.File == entryName) && strings.HasPrefix(m.Text, "Could not resolve \""+path) {
@@ -323,3 +241,6 @@ func bundleError(path string, messages []api.Message) error {
 	}
 	return &Error{Verb: "load", File: path, Code: code, Message: text}
 }
+
+// fileURL is the URL of an absolute path.
+func fileURL(path string) string { return (&url.URL{Scheme: "file", Path: path}).String() }

@@ -97,11 +97,9 @@ func TestSuitesAreChecked(t *testing.T) {
 		{"syntax", "const x = ;" + ok, `a.ts:1:11: Unexpected ";"`},
 		{"exit", "process.exit(3);" + ok, `the suite called process.exit(3)`},
 		{"never", "await new Promise(() => {});" + ok, `it waits for a promise that nothing will settle`},
-		{"child_process", `import { execSync } from "node:child_process"; execSync("ls");` + ok, `import "node:child_process": the built-in engine lacks this module of Node; run the suite with --engine node, or use skillgym, node:assert,`},
-		{"bare builtin", `import http from "http"; http.get("x");` + ok, `import "http": the built-in engine lacks`},
 		{"no such name", `import { asert } from "skillgym"; asert.ok(true);` + ok, `a.ts:1:10: No matching export in "skillgym" for import "asert"`},
 		{"package", `import x from "left-pad"; x();` + ok, `Could not resolve "left-pad"`},
-		{"require", `const n = "node:" + "net"; require(n);` + ok, `Dynamic require of "node:net" is not supported`},
+		{"node module", `import "node:nothing"; ` + ok, `No such built-in module: node:nothing`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := tryLoad(t, "a.ts", test.text)
@@ -119,15 +117,5 @@ func TestUnusedNodeModulesAreNoError(t *testing.T) {
 	s := load(t, "a.ts", `import type { Server } from "node:http"; import { x } from "./types"; type T = typeof x; export default [{ id: "a", prompt: "p", extra: 1, assert() {} }];`, "types.ts", `export let x: number;`)
 	if len(s.Notices) != 1 || !strings.Contains(s.Notices[0], "extra") {
 		t.Errorf("notices = %q, want one of the key extra", s.Notices)
-	}
-}
-
-// TestTimerThatThrowsLate: what a timer throws soon after its case has ended fails the case.
-func TestTimerThatThrowsLate(t *testing.T) {
-	dir := write(t, "a.suite.mjs", `export default [{ id: "c", prompt: "p", assert() { setTimeout(() => { throw new Error("late") }, 5); } }];`)
-	for name, s := range bothEngines(t, dir+"/a.suite.mjs", Limit{}) {
-		if out := judge(t, s, "c", `{}`, nil); out.Passed || out.Error.Message != "late" {
-			t.Errorf("%s: passed %v, error %+v, want it to fail with late", name, out.Passed, out.Error)
-		}
 	}
 }

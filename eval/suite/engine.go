@@ -1,215 +1,538 @@
 package suite
 
 import (
+	"bufio"
 	"context"
 	"embed"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-
-	"github.com/dop251/goja"
+	"time"
 
 	"github.com/croft-run/croft/fault"
 )
 
-// The modules that suites see are JavaScript, in js. Each is a function body of
-// (exports, require, module, host).
+// The JavaScript that runs in Node: engine.js, and the modules that it gives to suites. Each
+// of those is a function body of (exports, require, module, host).
 //
 //go:embed js/*.js
 var scripts embed.FS
 
-// internalPrefix starts the names of built-in modules in stack traces.
-const internalPrefix = "croft:"
+// A Limit bounds what a suite may take.
+type Limit struct {
+	Turn   time.Duration // time without giving control back to Node; 0 is 10 s
+	Memory uint64        // heap of its Node; 0 is 1 GiB
+}
 
-// programs caches compiled built-in modules, which all engines share.
-var programs sync.Map // name -> func() (*goja.Program, error)
+func (l Limit) turnLimit() time.Duration {
+	if l.Turn == 0 {
+		return 10 * time.Second
+	}
+	return l.Turn
+}
 
-func compiledModule(name string) (*goja.Program, error) {
-	compile, _ := programs.LoadOrStore(name, sync.OnceValues(func() (*goja.Program, error) {
-		text, err := fs.ReadFile(scripts, "js/"+strings.ReplaceAll(name, "/", "-")+".js")
-		if err != nil {
-			return nil, fmt.Errorf("suite: find module %s: %w", name, fault.NotFound)
+func (l Limit) memoryLimit() uint64 {
+	if l.Memory == 0 {
+		return 1 << 30
+	}
+	return l.Memory
+}
+
+// An engine is a Node that evaluates modules and runs their functions. It asks this process
+// for files, the workspace and judges. Requests and answers are lines of JSON.
+type engine struct {
+	proc   *NodeProcess
+	loader *Loader
+	files  *fileModule
+
+	sending sync.Mutex // orders the lines of Stdin
+
+	mu       sync.Mutex
+	next     int                     // guarded by mu; the last id of a request or a ping
+	requests map[int]*execution      // guarded by mu; under way
+	pongs    map[int]chan<- struct{} // guarded by mu
+	ended    error                   // guarded by mu; why no more requests are answered
+}
+
+// An execution is one request to Node: the call of a function of the user, with what it logs
+// and what it may reach.
+type execution struct {
+	env    AssertEnv
+	info   EnvInfo
+	report json.RawMessage
+
+	ctx    context.Context
+	answer chan nodeAnswer // has room for one
+	calls  sync.WaitGroup  // calls of the function to this process
+
+	mu      sync.Mutex
+	logs    []Log       // guarded by mu
+	written int         // guarded by mu; bytes of logs
+	judged  []Judgement // guarded by mu
+	exit    *int        // guarded by mu; status with which it called process.exit
+}
+
+// nodeRequest is a request as Node reads it.
+type nodeRequest struct {
+	Request int             `json:"request"`
+	Verb    string          `json:"verb"`
+	Module  string          `json:"module"`
+	Name    string          `json:"name,omitempty"` // of a case or a hook
+	Data    json.RawMessage `json:"data,omitempty"`
+	Keys    []string        `json:"keys,omitempty"` // of objects, also where they are inherited
+}
+
+// nodeAnswer is a line that Node wrote.
+type nodeAnswer struct {
+	Result  int             `json:"result"`
+	Exports json.RawMessage `json:"exports"`
+	Verdict *Outcome        `json:"verdict"`
+	Class   *FailureClass   `json:"class"`
+	Thrown  *nodeError      `json:"thrown"`
+
+	Call      int               `json:"call"`
+	Name      string            `json:"name"`
+	Args      []json.RawMessage `json:"args"`
+	Execution int               `json:"execution"`
+	Log       *Log              `json:"log"`
+	Exit      *int              `json:"exit"`
+	Pong      int               `json:"pong"`
+
+	err error
+}
+
+type nodeError struct {
+	ErrorInfo
+	Code string `json:"code"`
+}
+
+// A lostError says that Node ended during a request.
+type lostError struct {
+	cause  error
+	shared bool // other requests were under way, any of which may have ended it
+}
+
+func (e *lostError) Error() string { return e.cause.Error() }
+func (e *lostError) Unwrap() error { return e.cause }
+
+// nodeDir is the directory of the engine and the bundles, below the temporary directory.
+const nodeDir = ".croft-node"
+
+// startEngine starts Node for files in the directories, and waits until it answers.
+func (l *Loader) startEngine(ctx context.Context, dirs []string) (*engine, error) {
+	script, err := l.writeNodeFile("engine.cjs", engineScript())
+	if err != nil {
+		return nil, fmt.Errorf("suite: start Node: %w: %w", fault.Of(err), err)
+	}
+	start := l.Node
+	if start == nil {
+		start = StartNode
+	}
+	proc, err := start(ctx, NodeStart{Tmp: l.TmpDir, Dirs: dirs,
+		Args: []string{"--enable-source-maps", fmt.Sprintf("--max-old-space-size=%d", l.Limit.memoryLimit()>>20), script}})
+	if err != nil {
+		return nil, fmt.Errorf("suite: start Node: %w", err)
+	}
+	n := &engine{proc: proc, loader: l, files: newFiles(append(slices.Clone(dirs), l.TmpDir)), requests: map[int]*execution{}, pongs: map[int]chan<- struct{}{}}
+	go n.readLines()
+	ready := n.ping()
+	if err := n.send(map[string]any{"prepare": hostFacts(l)}); err == nil {
+		select {
+		case <-ready:
+		case <-ctx.Done():
+			return nil, joinErrors(fmt.Errorf("suite: start Node: %w", fault.Of(ctx.Err())), n.close())
 		}
-		return goja.Compile(internalPrefix+name, "(function (exports, require, module, host) {"+string(text)+"\n})", true)
-	}))
-	return compile.(func() (*goja.Program, error))()
+	}
+	return n, nil
 }
 
-// require returns a built-in module, which an engine evaluates at its first use.
-func (v *vm) require(name string) (goja.Value, error) {
-	if m, ok := v.modules[name]; ok {
-		return m.ToObject(v.rt).Get("exports"), nil
+// engineScript is engine.js, with the sources of the other modules.
+func engineScript() []byte {
+	sources := map[string]string{}
+	names, err := fs.Glob(scripts, "js/*.js")
+	for _, name := range names {
+		var text []byte
+		text, err = fs.ReadFile(scripts, name)
+		sources[strings.TrimSuffix(filepath.Base(name), ".js")] = string(text)
 	}
-	prog, err := compiledModule(name)
-	if err != nil {
-		return nil, err
+	boot := sources["engine"]
+	delete(sources, "engine")
+	quoted, bad := json.Marshal(sources)
+	if err = errors.Join(err, bad); err != nil {
+		panic(err) // they are embedded
 	}
-	made, err := v.rt.RunProgram(prog)
-	if err != nil {
-		return nil, fmt.Errorf("suite: load module %s: %w: %w", name, fault.Internal, err)
-	}
-	fn, _ := goja.AssertFunction(made)
-	module := v.rt.NewObject()
-	exports := v.rt.NewObject()
-	if err := module.Set("exports", exports); err != nil {
-		return nil, err
-	}
-	v.modules[name] = module
-	if _, err := fn(goja.Undefined(), exports, v.rt.ToValue(v.requireJS), module, v.host); err != nil {
-		return nil, fmt.Errorf("suite: load module %s: %w: %w", name, fault.Internal, err)
-	}
-	return module.Get("exports"), nil
+	return []byte("const sources = " + string(quoted) + ";\n" + boot)
 }
 
-func (v *vm) requireJS(call goja.FunctionCall) goja.Value {
-	m, err := v.require(call.Argument(0).String())
-	if err != nil {
-		panic(v.toJSError(err))
+// writeNodeFile writes a file where Node can read it, and returns its path.
+func (l *Loader) writeNodeFile(name string, data []byte) (string, error) {
+	dir := filepath.Join(l.TmpDir, nodeDir)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
 	}
-	return m
+	path := filepath.Join(dir, name)
+	return path, os.WriteFile(path, data, 0o644)
 }
 
-// handlers are the functions of run.js, by which Go calls a suite.
-type handlers struct {
-	begin    goja.Callable // (): the state of an execution
-	run      goja.Callable // (case, report): a promise
-	classify goja.Callable // (case, result): the promise of a class
-	describe goja.Callable // (error): its data
-	verdict  goja.Callable // (threw, error, state): how an assertion ended
-}
-
-// boot prepares an engine: the global object, and the functions that run cases.
-func (v *vm) boot(l *Loader, dirs []string) error {
-	v.files = newFiles(dirs)
-	v.host = v.newHost(l)
-	v.rt.SetMaxCallStackSize(4096)
-	v.rt.SetAsyncContextTracker(v)
-	v.rt.SetPromiseRejectionTracker(v.trackRejection)
-	if _, err := v.require("globals"); err != nil {
-		return err
-	}
-	m, err := v.require("run")
-	if err != nil {
-		return err
-	}
-	o, h := m.ToObject(v.rt), &handlers{}
-	for name, fn := range map[string]*goja.Callable{"begin": &h.begin, "run": &h.run, "classify": &h.classify, "describe": &h.describe, "verdict": &h.verdict} {
-		var ok bool
-		if *fn, ok = goja.AssertFunction(o.Get(name)); !ok {
-			return fmt.Errorf("suite: load module run: %w: it has no function %s", fault.Internal, name)
+// hostFacts are what a suite is told of the host.
+func hostFacts(l *Loader) map[string]any {
+	environ := map[string]string{}
+	for _, pair := range os.Environ() {
+		if name, value, ok := strings.Cut(pair, "="); ok && name != "" {
+			environ[name] = value
 		}
 	}
-	v.handlers = h
-	return nil
+	environ["TMPDIR"] = filepath.Clean(l.TmpDir)
+	cwd, err := os.Getwd()
+	if err != nil {
+		cwd = "/"
+	}
+	return map[string]any{"environ": environ, "cwd": cwd}
 }
 
-// trackRejection keeps rejected promises without a handler, until they get one.
-func (v *vm) trackRejection(p *goja.Promise, op goja.PromiseRejectionOperation) {
-	ex := v.current
-	if ex == nil {
-		return
-	}
-	if op == goja.PromiseRejectionReject {
-		ex.unhandled = append(ex.unhandled, p)
-		return
-	}
-	ex.unhandled = slices.DeleteFunc(ex.unhandled, func(other *goja.Promise) bool { return other == p })
+// broken reports whether the engine has ended.
+func (n *engine) broken() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.ended != nil
 }
 
-// evaluateBundle runs a bundle, and calls exported with its namespace. The promise of the
-// evaluation becomes that of ex.
-func (v *vm) evaluateBundle(ex *execution, prog *goja.Program, exported func(*goja.Object) error) error {
-	made, err := v.rt.RunProgram(prog)
+// close ends Node.
+func (n *engine) close() error {
+	n.end(fmt.Errorf("suite: %w: the suite was closed", fault.WrongState))
+	return joinErrors(n.proc.Close(), n.files.close())
+}
+
+// end fails the requests that are under way, and all later ones.
+func (n *engine) end(err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.ended == nil {
+		n.ended = err
+	}
+	shared := len(n.requests) > 1
+	for id, ex := range n.requests {
+		ex.answer <- nodeAnswer{err: &lostError{n.ended, shared}}
+		delete(n.requests, id)
+	}
+	for id, pong := range n.pongs {
+		close(pong)
+		delete(n.pongs, id)
+	}
+}
+
+// send writes a line to Node.
+func (n *engine) send(line any) error {
+	raw, err := json.Marshal(line)
 	if err != nil {
 		return err
 	}
-	fn, ok := goja.AssertFunction(made)
-	if !ok {
-		return fmt.Errorf("suite: evaluate: %w: the bundle is not a function", fault.Internal)
-	}
-	var failed error
-	out, err := fn(goja.Undefined(), v.rt.ToValue(v.requireJS), v.rt.ToValue(func(call goja.FunctionCall) goja.Value {
-		failed = exported(call.Argument(0).ToObject(v.rt))
-		return goja.Undefined()
-	}))
-	if err != nil {
-		return err
-	}
-	return v.awaitPromise(ex, out, func() error { return failed })
-}
-
-// awaitPromise makes the outcome of a promise that of ex. check is called when it is
-// fulfilled.
-func (v *vm) awaitPromise(ex *execution, promise goja.Value, check func() error) error {
-	then, ok := goja.AssertFunction(promise.ToObject(v.rt).Get("then"))
-	if !ok {
-		return fmt.Errorf("suite: wait: %w: the value is not a promise", fault.Internal)
-	}
-	_, err := then(promise, v.rt.ToValue(func(call goja.FunctionCall) goja.Value {
-		ex.settled, ex.value = true, call.Argument(0)
-		if check != nil {
-			if err := check(); err != nil {
-				ex.fail(err)
-			}
-		}
-		return goja.Undefined()
-	}), v.rt.ToValue(func(call goja.FunctionCall) goja.Value {
-		ex.settled = true
-		ex.fail(&thrown{call.Argument(0)})
-		return goja.Undefined()
-	}))
+	n.sending.Lock()
+	defer n.sending.Unlock()
+	_, err = n.proc.Stdin.Write(append(raw, '\n'))
 	return err
 }
 
-// thrown wraps a value that JavaScript threw as an error.
-type thrown struct{ value goja.Value }
-
-func (t *thrown) Error() string { return t.value.String() }
-
-// runExecution runs an execution to its end: begin is its first task, and end, also on
-// the engine, its last.
-func (v *vm) runExecution(ctx context.Context, ex *execution, begin func() error, end func() error) error {
+// request sends a request for an execution, and waits for its answer. Afterwards the
+// function of the user can call this process no more.
+func (n *engine) request(ctx context.Context, ex *execution, line nodeRequest) (*nodeAnswer, error) {
 	ctx, cancel := context.WithCancel(ctx)
+	defer ex.calls.Wait()
 	defer cancel()
-	ex.ctx = ctx
-	v.live.Add(1)
-	defer v.live.Add(-1)
-	result := make(chan error, 1)
-	ex.finish = func(ex *execution) { result <- end() }
-	if !v.submit(ex, begin) {
-		return fmt.Errorf("suite: %w: the suite was closed", fault.WrongState)
+	ex.ctx, ex.answer = ctx, make(chan nodeAnswer, 1)
+	n.mu.Lock()
+	if n.ended != nil {
+		defer n.mu.Unlock()
+		return nil, &lostError{n.ended, true}
 	}
-	select {
-	case err := <-result:
-		if ctx.Err() != nil { // a cancelled execution has no outcome
-			return fmt.Errorf("suite: %w", fault.Of(ctx.Err()))
+	n.next++
+	line.Request = n.next
+	n.requests[line.Request] = ex
+	n.mu.Unlock()
+	defer func() {
+		n.mu.Lock()
+		delete(n.requests, line.Request)
+		n.mu.Unlock()
+	}()
+	if err := n.send(line); err != nil {
+		n.end(fmt.Errorf("suite: %w: Node can't be reached: %w", fault.Unavailable, err))
+	}
+	return n.await(ctx, ex)
+}
+
+// ping asks Node for an answer, which closes the channel.
+func (n *engine) ping() <-chan struct{} {
+	pong := make(chan struct{})
+	n.mu.Lock()
+	n.next++
+	id := n.next
+	if n.ended != nil {
+		close(pong)
+	} else {
+		n.pongs[id] = pong
+	}
+	n.mu.Unlock()
+	_ = n.send(map[string]int{"ping": id}) // the reader finds out why it failed
+	return pong
+}
+
+// await waits for the answer to a request. While it waits, Node must answer pings within
+// the time of a turn: a suite that never pauses is ended with its Node.
+func (n *engine) await(ctx context.Context, ex *execution) (*nodeAnswer, error) {
+	for {
+		pong := n.ping()
+		late := time.NewTimer(n.loader.Limit.turnLimit())
+		for waiting := true; waiting; {
+			select {
+			case a := <-ex.answer:
+				late.Stop()
+				return &a, a.err
+			case <-ctx.Done():
+				late.Stop()
+				return nil, fmt.Errorf("suite: %w", fault.Of(ctx.Err()))
+			case <-pong:
+				pong = nil
+			case <-late.C:
+				waiting = false
+			}
 		}
-		return err
-	case <-ctx.Done():
-		v.submit(ex, func() error { return ctx.Err() })
-		return fmt.Errorf("suite: %w", fault.Of(ctx.Err()))
-	case <-v.done:
-		select {
-		case err := <-result:
-			return err
-		default:
-			return fmt.Errorf("suite: %w: the suite was closed", fault.WrongState)
+		if pong != nil {
+			n.end(fmt.Errorf("suite: %w: it ran for %v without a pause", fault.DeadlineExceeded, n.loader.Limit.turnLimit()))
+			_ = n.proc.Close() // it is killed
 		}
 	}
 }
 
-// thrownValue returns the value that JavaScript threw, if err wraps one.
-func (v *vm) thrownValue(err error) (goja.Value, bool) {
-	var t *thrown
-	if errors.As(err, &t) {
-		return t.value, true
+// maxNodeLine bounds a line that Node writes.
+const maxNodeLine = 256 << 20
+
+// readLines reads what Node writes until its end.
+func (n *engine) readLines() {
+	lines := bufio.NewScanner(n.proc.Stdout)
+	lines.Buffer(nil, maxNodeLine)
+	for lines.Scan() {
+		var a nodeAnswer
+		if err := json.Unmarshal(lines.Bytes(), &a); err != nil {
+			n.end(fmt.Errorf("suite: %w: Node wrote what is not an answer: %.200s", fault.Unavailable, lines.Bytes()))
+			return
+		}
+		n.handle(a)
 	}
-	var ex *goja.Exception
-	if errors.As(err, &ex) {
-		return ex.Value(), true
+	switch text := n.proc.Stderr(); {
+	case errors.Is(lines.Err(), bufio.ErrTooLong):
+		n.end(fmt.Errorf("suite: %w: it wrote more than %d MiB at once", fault.ResourceExhausted, maxNodeLine>>20))
+	case strings.Contains(text, "JavaScript heap out of memory"):
+		n.end(fmt.Errorf("suite: %w: it took more than %d MiB of memory", fault.ResourceExhausted, n.loader.Limit.memoryLimit()>>20))
+	default:
+		n.end(fmt.Errorf("suite: %w: Node ended: %s", fault.Unavailable, text))
 	}
-	return nil, false
+}
+
+func (n *engine) handle(a nodeAnswer) {
+	n.mu.Lock()
+	if a.Pong != 0 {
+		if pong, ok := n.pongs[a.Pong]; ok {
+			close(pong)
+			delete(n.pongs, a.Pong)
+		}
+		n.mu.Unlock()
+		return
+	}
+	ex := n.requests[max(a.Result, a.Execution)]
+	switch {
+	case ex == nil:
+		n.mu.Unlock()
+		if a.Call != 0 {
+			go n.reply(a.Call, nil, fmt.Errorf("suite: %w: the execution is over", fault.WrongState))
+		}
+		return
+	case a.Result != 0:
+		ex.answer <- a
+		delete(n.requests, a.Result)
+	case a.Call != 0:
+		ex.calls.Go(func() {
+			value, err := n.serve(ex, a.Name, a.Args)
+			n.reply(a.Call, value, err)
+		})
+	}
+	n.mu.Unlock()
+	switch {
+	case a.Log != nil:
+		ex.writeLog(n.loader, *a.Log)
+	case a.Exit != nil:
+		ex.mu.Lock()
+		ex.exit = a.Exit
+		ex.mu.Unlock()
+	}
+}
+
+// reply answers a call of Node. That Node is gone is found by the reader.
+func (n *engine) reply(call int, value any, err error) {
+	line := map[string]any{"answer": call, "value": value}
+	if err != nil {
+		line = map[string]any{"answer": call, "error": newNodeFailure(err)}
+	}
+	_ = n.send(line)
+}
+
+// nodeFailure is an error of this process as Node throws it.
+type nodeFailure struct {
+	Name    string `json:"name"`
+	Message string `json:"message"`
+	Code    string `json:"code"`
+	Syscall string `json:"syscall,omitempty"`
+	Path    string `json:"path,omitempty"`
+}
+
+// newNodeFailure has the code of the fault, or Node's errno for a file.
+func newNodeFailure(err error) nodeFailure {
+	f := nodeFailure{Name: "Error", Message: err.Error(), Code: fault.Of(err).Wire()}
+	if e := new(fileError); errors.As(err, &e) && e.errno != "" {
+		f.Code, f.Syscall, f.Path = e.errno, e.op, e.path
+	}
+	if fault.Of(err) == fault.SandboxViolation {
+		f.Name = "SandboxViolation"
+	}
+	return f
+}
+
+// serve runs a call of Node.
+func (n *engine) serve(ex *execution, name string, args []json.RawMessage) (any, error) {
+	switch name {
+	case "fs":
+		var c fileOp
+		if err := readArgs(args, &c.op, &c.path, &c.arg, &c.opts); err != nil {
+			return nil, err
+		}
+		return n.files.run(ex, &c)
+	case "env":
+		return ex.askEnv(args)
+	case "parseCommand":
+		var line string
+		err := readArgs(args, &line)
+		return parseCommand(line), err
+	}
+	return nil, fmt.Errorf("suite: %s: %w: there is no such call", name, fault.Internal)
+}
+
+// readArgs reads the arguments of a call.
+func readArgs(args []json.RawMessage, to ...any) error {
+	for i := range min(len(args), len(to)) {
+		if err := json.Unmarshal(args[i], to[i]); err != nil {
+			return fmt.Errorf("suite: argument %d: %w: %w", i+1, fault.InvalidArgument, err)
+		}
+	}
+	return nil
+}
+
+// maxLogBytes bounds the console output of an execution.
+const maxLogBytes = 1 << 20
+
+func (ex *execution) writeLog(l *Loader, line Log) {
+	ex.mu.Lock()
+	ex.written += len(line.Text)
+	keep := ex.written <= maxLogBytes
+	if keep {
+		ex.logs = append(ex.logs, line)
+	}
+	ex.mu.Unlock()
+	if keep && l.Log != nil {
+		l.Log(line)
+	}
+}
+
+// A module is a file of the user that an engine has evaluated.
+type module struct {
+	engine *engine
+	path   string // of the bundle
+	logs   []Log
+	tmp    string // removed by close; "" for none
+}
+
+func (m *module) close() error { return joinErrors(m.engine.close(), removeTmp(m.tmp)) }
+
+// evaluate evaluates a bundle of the file at path, and returns what it exports. verb is for
+// errors.
+func (n *engine) evaluate(ctx context.Context, verb, path string, bundle []byte, keys ...string) (*module, *dataObject, error) {
+	n.mu.Lock()
+	n.next++
+	name := fmt.Sprintf("%d.cjs", n.next)
+	n.mu.Unlock()
+	file, err := n.loader.writeNodeFile(name, bundle)
+	if err != nil {
+		return nil, nil, fmt.Errorf("suite: %s %s: %w: %w", verb, path, fault.Of(err), err)
+	}
+	ex := &execution{}
+	a, err := n.request(ctx, ex, nodeRequest{Verb: "load", Module: file, Keys: keys})
+	if err := ex.failure(verb, path, a, err); err != nil {
+		return nil, nil, err
+	}
+	exports, ok := readExported(a.Exports).(*dataObject)
+	if !ok {
+		return nil, nil, fmt.Errorf("suite: %s %s: %w: Node described no exports", verb, path, fault.Internal)
+	}
+	return &module{engine: n, path: file, logs: ex.logs}, exports, nil
+}
+
+// failure is why a request has no result, nil if it has one.
+func (ex *execution) failure(verb, path string, a *nodeAnswer, err error) error {
+	lost := new(lostError)
+	switch {
+	case ex.exit != nil && (err == nil || errors.As(err, &lost)):
+		return &Error{Verb: verb, File: path, Code: fault.Failed, Message: ex.exitMessage()}
+	case errors.As(err, &lost):
+		return &Error{Verb: verb, File: path, Code: fault.Of(err), Message: withoutCode(err)}
+	case err != nil:
+		return err
+	case a.Thrown == nil:
+		return nil
+	}
+	code, ok := fault.Parse(a.Thrown.Code)
+	if !ok {
+		code = fault.InvalidArgument
+	}
+	return &Error{Verb: verb, File: path, Code: code, Message: a.Thrown.headline(), Info: &a.Thrown.ErrorInfo}
+}
+
+func (ex *execution) exitMessage() string {
+	return fmt.Sprintf("the suite called process.exit(%d)", *ex.exit)
+}
+
+func (e ErrorInfo) headline() string {
+	text := e.Name + ": " + e.Message
+	if e.Frame != nil {
+		text = fmt.Sprintf("%s:%d:%d: %s", e.Frame.File, e.Frame.Line, e.Frame.Column, text)
+	}
+	return text
+}
+
+// withoutCode is the sentence after "suite: code: ".
+func withoutCode(err error) string {
+	_, rest, ok := strings.Cut(err.Error(), fault.Of(err).Error()+": ")
+	if !ok {
+		return err.Error()
+	}
+	return rest
+}
+
+// A NodeStart says how to start Node.
+type NodeStart struct {
+	Args []string
+	Tmp  string   // the temporary directory, with the files that Args name
+	Dirs []string // of the files of the user that it will run
+}
+
+// A NodeProcess is a running Node.
+type NodeProcess struct {
+	Stdin  io.WriteCloser
+	Stdout io.Reader
+	Stderr func() string // the end of its standard error
+	Close  func() error  // kills it and waits for its end; may be called again
 }

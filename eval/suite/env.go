@@ -1,115 +1,88 @@
 package suite
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"time"
 
-	"github.com/dop251/goja"
-
 	"github.com/croft-run/croft/fault"
 )
 
-// envOf returns the environment of the current execution.
-func (v *vm) envOf(what string) (*execution, AssertEnv, error) {
-	ex := v.current
-	if ex == nil || ex.env == nil {
-		return nil, nil, fmt.Errorf("suite: %s: %w: this execution has no workspace to look at", what, fault.Unsupported)
+// askEnv calls a method of the environment: arguments are its name and what it takes. A
+// missing file is null.
+func (ex *execution) askEnv(args []json.RawMessage) (any, error) {
+	var op, name string
+	if err := readArgs(args, &op); err != nil {
+		return nil, err
 	}
-	return ex, ex.env, nil
-}
-
-// envCall calls a method of the environment that answers at once. A missing file is null.
-func (v *vm) envCall(op string, arg goja.Value) goja.Value {
-	ex, env, err := v.envOf("look at the workspace")
-	if err != nil {
-		panic(v.toJSError(err))
+	args = args[1:]
+	if ex.env == nil {
+		return nil, fmt.Errorf("suite: look at the workspace: %w: this execution has no workspace to look at", fault.Unsupported)
 	}
-	var out any
 	switch op {
 	case "read":
-		var data []byte
-		if data, err = env.ReadFile(ex.ctx, arg.String()); err == nil {
-			out = string(data)
+		if err := readArgs(args, &name); err != nil {
+			return nil, err
 		}
+		data, err := ex.env.ReadFile(ex.ctx, name)
+		return ifFound(string(data), err)
 	case "stat":
-		out, err = env.Stat(ex.ctx, arg.String())
+		if err := readArgs(args, &name); err != nil {
+			return nil, err
+		}
+		return ifFound(ex.env.Stat(ex.ctx, name))
 	case "changes":
-		out, err = env.Changes(ex.ctx)
+		return ifFound(ex.env.Changes(ex.ctx))
 	case "diff":
 		var paths []string
-		if err = v.decode(arg, &paths); err == nil {
-			out, err = env.Diff(ex.ctx, paths)
+		if err := readArgs(args, &paths); err != nil {
+			return nil, err
 		}
+		return ifFound(ex.env.Diff(ex.ctx, paths))
 	case "usage":
-		out = ex.info.Usage
-	case "info":
-		out = map[string]any{"caseId": ex.info.CaseID, "runnerId": ex.info.RunnerID, "workspace": ex.info.Workspace,
-			"outputDir": ex.info.OutputDir, "artifactDir": ex.info.ArtifactDir}
-	}
-	if err != nil {
-		if fault.Of(err) == fault.NotFound {
-			return goja.Null()
-		}
-		panic(v.toJSError(err))
-	}
-	return v.fromJSON(out)
-}
-
-// fromJSON copies data into the engine, as JSON names its fields.
-func (v *vm) fromJSON(data any) goja.Value {
-	if s, ok := data.(string); ok {
-		return v.rt.ToValue(s)
-	}
-	raw, err := json.Marshal(data)
-	if err != nil {
-		panic(v.toJSError(fmt.Errorf("suite: %w: %w", fault.Internal, err)))
-	}
-	out, err := v.parseJSON(raw)
-	if err != nil {
-		panic(v.toJSError(err))
-	}
-	return out
-}
-
-// envAsync calls a method of the environment that takes time, and returns a promise.
-func (v *vm) envAsync(op string, arg goja.Value) goja.Value {
-	ex, env, err := v.envOf("use the workspace")
-	if err != nil {
-		panic(v.toJSError(err))
-	}
-	switch op {
+		return ex.info.Usage, nil
 	case "run":
 		var c struct {
-			Argv      []string
-			Script    string
-			Dir       string
-			Env       map[string]string
-			Stdin     string
+			Command
 			TimeoutMs float64
 		}
-		if err := v.decode(arg, &c); err != nil {
-			panic(v.toJSError(err))
+		if err := readArgs(args, &c); err != nil {
+			return nil, err
 		}
-		cmd := Command{Argv: c.Argv, Script: c.Script, Dir: c.Dir, Env: c.Env, Stdin: c.Stdin, Timeout: time.Duration(c.TimeoutMs * float64(time.Millisecond))}
-		return v.newPromise(func(ctx context.Context) (any, error) { return env.Run(ctx, cmd) }, v.fromJSON)
+		c.Timeout = time.Duration(c.TimeoutMs * float64(time.Millisecond))
+		return ex.env.Run(ex.ctx, c.Command)
 	case "judge":
-		q := Judge{}
-		if err := v.decode(arg, &q); err != nil {
-			panic(v.toJSError(err))
+		var q Judge
+		if err := readArgs(args, &q); err != nil {
+			return nil, err
 		}
-		q.Report = ex.report
-		return v.newPromise(func(ctx context.Context) (any, error) {
-			j, err := env.Judge(ctx, q)
-			if j.Rubric == "" {
-				j.Rubric = q.Rubric
-			}
-			return j, err
-		}, func(out any) goja.Value {
-			ex.judged = append(ex.judged, out.(Judgement))
-			return v.fromJSON(out)
-		})
+		return ex.askJudge(q)
 	}
-	panic(v.toJSError(fmt.Errorf("suite: %s: %w", op, fault.Internal)))
+	return nil, fmt.Errorf("suite: %s: %w: there is no such question to a workspace", op, fault.Internal)
+}
+
+// ifFound makes what does not exist nil.
+func ifFound[T any](value T, err error) (any, error) {
+	if err == nil {
+		return value, nil
+	}
+	if fault.Of(err) == fault.NotFound {
+		return nil, nil
+	}
+	return nil, err
+}
+
+// askJudge asks a judge, and keeps the answer for the outcome.
+func (ex *execution) askJudge(q Judge) (Judgement, error) {
+	q.Report = ex.report
+	j, err := ex.env.Judge(ex.ctx, q)
+	if j.Rubric == "" {
+		j.Rubric = q.Rubric
+	}
+	if err == nil {
+		ex.mu.Lock()
+		ex.judged = append(ex.judged, j)
+		ex.mu.Unlock()
+	}
+	return j, err
 }

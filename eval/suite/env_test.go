@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/testenv"
 )
 
 // hostEnv is an environment over a plain directory, with its commands.
@@ -72,7 +73,7 @@ func TestAssertionsOnTheWorkspace(t *testing.T) {
 			return Judgement{Score: 0.4, Pass: q.Rubric == "is polite", Reason: "subject: " + q.Subject}
 		}}
 	report := `{"finalOutput":"done","events":[{"type":"command","command":"ls"}],"durationMs":50}`
-	for _, test := range []struct{ call, want string }{ // "" passes
+	tests := []struct{ call, want string }{ // "" passes
 		{`assert.files.exists(report, "README.md")`, ""},
 		{`assert.files.exists(report, "src")`, ""},
 		{`assert.files.exists(report, "none", { message: "write it" })`, `write it. Expected file "none" to exist. Observed file: (missing)`},
@@ -115,22 +116,28 @@ func TestAssertionsOnTheWorkspace(t *testing.T) {
 		{`await assert.judge(report, { rubric: "is rude", subject: "you" })`, `Expected the judge to accept: is rude. Observed score 0.4: subject: you`},
 		{`await assert.judge(report, "is polite", { minScore: 0.5 })`, `Expected the judge to accept: is polite (score >= 0.5). Observed score 0.4: subject: done`},
 		{`assert.soft.files.exists(report, "none"); assert.soft.workspace.run(report, "exit 9"); assert.soft.budget(report, { commands: 0 })`, "3 assertion failures collected during case execution:\n1. Expected file \"none\" to exist. Observed file: (missing)\n2. Expected use within budget: commands <= 0. Exceeded: commands. Observed: commands 1\n\n1 !== 0\n\n3. Expected command \"exit 9\" to exit with 0. Observed: exit 9, stdout \"\", stderr \"\""},
-	} {
+	}
+	var text strings.Builder
+	for i, test := range tests {
+		fmt.Fprintf(&text, "{ id: \"c%d\", prompt: \"p\", async assert(report) {\n%s;\n} },\n", i, test.call)
+	}
+	s := load(t, "a.ts", "import { assert } from \"skillgym\";\nexport default [\n"+text.String()+"];")
+	for i, test := range tests {
 		t.Run(test.call, func(t *testing.T) {
-			s := load(t, "a.ts", body("  "+test.call+";"))
-			out := judge(t, s, "c", report, env)
+			out := judge(t, s, fmt.Sprintf("c%d", i), report, env)
 			got := ""
 			if out.Error != nil {
 				got = out.Error.Message
 			}
-			if n := strings.Index(got, "\n\n"); n >= 0 && !strings.HasPrefix(got, "3 ") { // Node's own addition
-				got = got[:n]
+			if !strings.HasPrefix(got, "3 ") { // Node's own addition
+				got, _, _ = strings.Cut(got, "\n+ actual")
+				got, _, _ = strings.Cut(got, "\n\n")
 			}
 			if got != test.want || out.Passed != (test.want == "") {
 				t.Fatalf("message\n got %q\nwant %q", got, test.want)
 			}
-			if out.Error != nil && (out.Error.Frame == nil || out.Error.Frame.Line != 3) {
-				t.Errorf("frame = %+v of %s, want line 3", out.Error.Frame, out.Error.Stack)
+			if line := 3*i + 4; out.Error != nil && (out.Error.Frame == nil || out.Error.Frame.Line != line) {
+				t.Errorf("frame = %+v of %s, want line %d", out.Error.Frame, out.Error.Stack, line)
 			}
 		})
 	}
@@ -180,52 +187,51 @@ export default [{ id: "c", prompt: "p", async assert(report: any) {
 }
 
 func TestLimitsEndAnExecutionAlone(t *testing.T) {
-	dir := write(t, "a.ts", `export default [
+	testenv.NeedsProgram(t, "node")
+	dir := write(t, "a.ts", `import { assert } from "skillgym";
+export default [
   { id: "spins", prompt: "p", assert() { for (;;) {} } },
   { id: "spins later", prompt: "p", async assert() { await null; try { for (;;) {} } catch {} } },
   { id: "grows", prompt: "p", assert() { const a = []; for (;;) a.push(new Array(1000).fill("x")); } },
   { id: "recurses", prompt: "p", assert() { const f = () => f() + 1; f(); } },
   { id: "exits", prompt: "p", assert() { try { process.exit(2); } finally { for (;;) {} } } },
+  { id: "aborts", prompt: "p", assert() { process.abort(); } },
   { id: "never", prompt: "p", assert: () => new Promise(() => {}) },
+  { id: "waits", prompt: "p", assert: (report) => assert.workspace.run(report, "true") },
   { id: "fine", prompt: "p", assert() {} },
 ];`)
-	// Only what would run for ever has little time: the rest may take long on a busy
-	// machine.
-	l := &Loader{Limit: Limit{Turn: time.Hour, Memory: 128 << 20}}
+	l := &Loader{Limit: Limit{Turn: 2 * time.Second, Memory: 64 << 20}}
 	s, err := l.Load(t.Context(), filepath.Join(dir, "a.ts"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	for _, test := range []struct {
-		id, want string
-		turn     time.Duration
-	}{
-		{"spins", "it ran for 300ms without a pause", 300 * time.Millisecond}, {"spins later", "it ran for 300ms without a pause", 300 * time.Millisecond},
-		{"recurses", "Maximum call stack size exceeded", time.Hour}, {"exits", "the suite called process.exit(2)", 2 * time.Second},
-		{"never", "it waits for a promise that nothing will settle", time.Hour},
+	for id, want := range map[string]string{
+		"spins": "it ran for 2s without a pause", "spins later": "it ran for 2s without a pause", "recurses": "Maximum call stack size exceeded",
+		"exits": "the suite called process.exit(2)", "never": "it waits for a promise that nothing will settle", "aborts": "Node ended", "grows": "it ",
 	} {
-		r, err := s.currentRealm(t.Context())
-		if err != nil {
-			t.Fatal(err)
+		// Another execution is in the same Node, and goes on.
+		env := &hostEnv{dir: t.TempDir(), release: make(chan struct{})}
+		var wg sync.WaitGroup
+		if id != "never" { // a Node in which something goes on never waits for nothing
+			wg.Go(func() {
+				if out := judge(t, s, "waits", `{}`, env); !out.Passed {
+					t.Errorf("beside %s: %+v, want passed", id, out.Error)
+				}
+			})
+			for start := time.Now(); env.waiting.Load() < 1 && time.Since(start) < time.Minute; {
+				time.Sleep(time.Millisecond)
+			}
 		}
-		r.vm.limits.Turn = test.turn // between two turns
-		out := judge(t, s, test.id, `{}`, nil)
-		if out.Passed || out.Origin != OriginHook || !strings.Contains(out.Error.Message, test.want) {
-			t.Errorf("%s: %+v, want %s", test.id, out.Error, test.want)
+		out := judge(t, s, id, `{}`, nil)
+		if out.Passed || out.Origin != OriginHook || !strings.Contains(out.Error.Message, want) {
+			t.Errorf("%s: %+v, want %s", id, out.Error, want)
 		}
-		r.vm.limits.Turn = time.Hour // where it was not replaced
+		close(env.release)
+		wg.Wait()
 		if out := judge(t, s, "fine", `{}`, nil); !out.Passed {
-			t.Errorf("after %s: %+v, want passed", test.id, out.Error)
+			t.Errorf("after %s: %+v, want passed", id, out.Error)
 		}
-	}
-	r, err := s.currentRealm(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.vm.limits = Limit{Turn: 10 * time.Second, Memory: 32 << 20}
-	if out := judge(t, s, "grows", `{}`, nil); out.Passed || !strings.Contains(out.Error.Message, "it ") {
-		t.Errorf("grows: %+v, want it to be ended", out.Error)
 	}
 }
 

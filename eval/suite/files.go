@@ -3,6 +3,7 @@ package suite
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,9 +12,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
-
-	"github.com/dop251/goja"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/host/files"
@@ -25,10 +25,12 @@ const maxRead = 64 << 20
 
 // fileModule is the backend of node:fs: host directories, each a files.Root that is
 // opened at its first use, and the workspace of the execution. It prevents access to other
-// paths, also through symlinks. It belongs to the goroutine of its engine.
+// paths, also through symlinks.
 type fileModule struct {
-	dirs  []string
-	roots map[string]*files.Root
+	dirs []string
+
+	mu    sync.Mutex
+	roots map[string]*files.Root // guarded by mu
 }
 
 func newFiles(dirs []string) *fileModule {
@@ -42,6 +44,8 @@ func newFiles(dirs []string) *fileModule {
 }
 
 func (f *fileModule) close() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	var errs []error
 	for _, root := range f.roots {
 		errs = append(errs, root.Close())
@@ -116,6 +120,8 @@ func (f *fileModule) findRoot(path string, info *EnvInfo) (Files, string, error)
 	if info.Files != nil && (best == info.Workspace || best == info.Root) {
 		return info.Files, name, nil
 	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	root, ok := f.roots[best]
 	if !ok {
 		var err error
@@ -127,87 +133,105 @@ func (f *fileModule) findRoot(path string, info *EnvInfo) (Files, string, error)
 	return root, name, nil
 }
 
-// fileCall runs one operation of node:fs.
-func (v *vm) fileCall(op, path string, arg, opts goja.Value) goja.Value {
-	ex := v.current
-	if ex == nil || ex.ctx == nil {
-		panic(v.toJSError(fmt.Errorf("suite: use a file: %w: no execution is under way", fault.WrongState)))
+// A fileOp is one operation of node:fs on one path.
+type fileOp struct {
+	op, path string
+	arg      fileData
+	opts     struct {
+		Recursive, Force, Text, Append, Exclusive bool
+		Mode                                      fs.FileMode
 	}
-	root, name, err := v.files.findRoot(path, &ex.info)
-	if err == nil {
-		var out goja.Value
-		c := fileOp{v: v, ctx: ex.ctx, root: root, name: name, arg: arg, opts: opts}
-		if op == "rename" {
-			out, err = c.rename(v.files.findRoot(arg.String(), &ex.info))
+
+	ctx  context.Context
+	root Files
+	name string // of the path below root
+}
+
+// fileData is text, or bytes as {bytes: base64}.
+type fileData struct {
+	Bytes []byte `json:"bytes"`
+}
+
+// UnmarshalJSON reads either form.
+func (d *fileData) UnmarshalJSON(raw []byte) error {
+	var text *string
+	if json.Unmarshal(raw, &text) == nil {
+		if text != nil {
+			d.Bytes = []byte(*text)
+		}
+		return nil
+	}
+	type plain fileData
+	return json.Unmarshal(raw, (*plain)(d))
+}
+
+// run runs one operation for an execution.
+func (f *fileModule) run(ex *execution, c *fileOp) (any, error) {
+	var err error
+	c.ctx = ex.ctx
+	if c.root, c.name, err = f.findRoot(c.path, &ex.info); err == nil {
+		var out any
+		if c.op == "rename" {
+			out, err = c.rename(f.findRoot(string(c.arg.Bytes), &ex.info))
 		} else {
-			out, err = c.runOp(op)
+			out, err = c.run()
 		}
 		if err == nil {
-			return out
+			return out, nil
 		}
 	}
-	panic(v.toJSError(newFileError(op, path, err)))
+	return nil, newFileError(c.op, c.path, err)
 }
 
-// A fileOp is one operation on one path.
-type fileOp struct {
-	v         *vm
-	ctx       context.Context
-	root      Files
-	name      string
-	arg, opts goja.Value
-}
-
-func (c *fileOp) getOption(name string) goja.Value {
-	if o, ok := c.opts.(*goja.Object); ok {
-		if value := o.Get(name); value != nil {
-			return value
-		}
-	}
-	return goja.Undefined()
-}
-
-func (c *fileOp) runOp(op string) (goja.Value, error) {
-	switch op {
+func (c *fileOp) run() (any, error) {
+	switch c.op {
 	case "open":
-		return c.read()
-	case "write":
-		return goja.Undefined(), c.write()
-	case "stat", "lstat", "access":
-		info, err := c.root.Stat(c.ctx, c.name, &driver.StatOptions{NoFollow: op == "lstat"})
-		if err != nil {
-			return nil, err
+		data, err := c.read()
+		if err != nil || !c.opts.Text {
+			return fileData{data}, err
 		}
-		return c.v.rt.ToValue(statObject(info)), nil
+		return strings.ToValidUTF8(string(data), "\uFFFD"), nil
+	case "write":
+		return nil, c.write()
+	case "stat", "lstat", "access":
+		info, err := c.root.Stat(c.ctx, c.name, &driver.StatOptions{NoFollow: c.op == "lstat"})
+		return newFileStat(info), err
 	case "mkdir":
-		err := c.root.Mkdir(c.ctx, c.name, &driver.MkdirOptions{Parents: c.getOption("recursive").ToBoolean()})
-		return goja.Undefined(), err
+		return nil, c.root.Mkdir(c.ctx, c.name, &driver.MkdirOptions{Parents: c.opts.Recursive})
 	case "scandir":
 		return c.list()
 	case "rm":
-		err := c.root.Remove(c.ctx, c.name, &driver.RemoveOptions{Recursive: c.getOption("recursive").ToBoolean()})
-		if errors.Is(err, fault.NotFound) && c.getOption("force").ToBoolean() {
+		err := c.root.Remove(c.ctx, c.name, &driver.RemoveOptions{Recursive: c.opts.Recursive})
+		if errors.Is(err, fault.NotFound) && c.opts.Force {
 			err = nil
 		}
-		return goja.Undefined(), err
+		return nil, err
 	}
-	return nil, fmt.Errorf("%w: %s is not known", fault.Unsupported, op)
+	return nil, fmt.Errorf("%w: %s is not known", fault.Unsupported, c.op)
 }
 
 // rename renames a file or directory; false if the new name has another root.
-func (c *fileOp) rename(root Files, name string, err error) (goja.Value, error) {
+func (c *fileOp) rename(root Files, name string, err error) (bool, error) {
 	if err != nil || root != c.root {
-		return c.v.rt.ToValue(false), err
+		return false, err
 	}
-	return c.v.rt.ToValue(true), c.root.Rename(c.ctx, c.name, name, nil)
+	return true, c.root.Rename(c.ctx, c.name, name, nil)
 }
 
-// statObject is the data of Node's Stats.
-func statObject(info driver.Info) map[string]any {
-	return map[string]any{"kind": string(info.Type), "size": info.Size, "mode": uint32(info.Mode.Perm()), "mtimeMs": float64(info.ModTime.UnixNano()) / float64(time.Millisecond)}
+// A fileStat is the data of Node's Stats and Dirent.
+type fileStat struct {
+	Name    string  `json:"name"`
+	Kind    string  `json:"kind"`
+	Size    int64   `json:"size"`
+	Mode    uint32  `json:"mode"`
+	MtimeMs float64 `json:"mtimeMs"`
 }
 
-func (c *fileOp) read() (goja.Value, error) {
+func newFileStat(info driver.Info) fileStat {
+	return fileStat{filepath.Base(info.Path), string(info.Type), info.Size, uint32(info.Mode.Perm()), float64(info.ModTime.UnixNano()) / float64(time.Millisecond)}
+}
+
+func (c *fileOp) read() ([]byte, error) {
 	r, _, err := c.root.Read(c.ctx, c.name, nil)
 	if err != nil {
 		return nil, err
@@ -220,57 +244,33 @@ func (c *fileOp) read() (goja.Value, error) {
 	if len(data) > maxRead {
 		return nil, fmt.Errorf("%w: the file is larger than %d bytes", fault.ResourceExhausted, maxRead)
 	}
-	if c.getOption("text").ToBoolean() {
-		return c.v.rt.ToValue(strings.ToValidUTF8(string(data), "\uFFFD")), nil
-	}
-	return c.v.rt.ToValue(c.v.rt.NewArrayBuffer(data)), nil
+	return data, nil
 }
 
 func (c *fileOp) write() error {
-	data, err := bytesOf(c.arg)
-	if err != nil {
-		return err
-	}
-	if c.getOption("append").ToBoolean() {
+	data := c.arg.Bytes
+	if c.opts.Append {
 		old, err := c.read()
-		switch {
-		case err == nil:
-			before, _ := bytesOf(old)
-			data = append(bytes.Clone(before), data...)
-		case !errors.Is(err, fault.NotFound):
+		if err != nil && !errors.Is(err, fault.NotFound) {
 			return err
 		}
+		data = append(old, data...)
 	}
-	_, err = c.root.Write(c.ctx, c.name, bytes.NewReader(data), &driver.WriteOptions{
-		CreateOnly: c.getOption("exclusive").ToBoolean(),
-		Mode:       fs.FileMode(c.getOption("mode").ToInteger()) & 0o777 &^ 0o022, // of a new file
+	_, err := c.root.Write(c.ctx, c.name, bytes.NewReader(data), &driver.WriteOptions{
+		CreateOnly: c.opts.Exclusive,
+		Mode:       c.opts.Mode & 0o777 &^ 0o022, // of a new file
 	})
 	return err
 }
 
-// bytesOf returns a text, or the bytes of a buffer.
-func bytesOf(v goja.Value) ([]byte, error) {
-	switch x := v.Export().(type) {
-	case string:
-		return []byte(x), nil
-	case []byte:
-		return x, nil
-	case goja.ArrayBuffer:
-		return x.Bytes(), nil
-	}
-	return nil, fmt.Errorf("%w: the data must be a string or a buffer", fault.InvalidArgument)
-}
-
-func (c *fileOp) list() (goja.Value, error) {
+func (c *fileOp) list() (any, error) {
 	entries, err := c.root.ReadDir(c.ctx, c.name)
 	if err != nil {
 		return nil, err
 	}
-	out := make([]any, len(entries))
+	out := make([]fileStat, len(entries))
 	for i, e := range entries {
-		s := statObject(e)
-		s["name"] = filepath.Base(e.Path)
-		out[i] = s
+		out[i] = newFileStat(e)
 	}
-	return c.v.rt.ToValue(out), nil
+	return out, nil
 }

@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,8 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-
-	"github.com/dop251/goja"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/locktmp"
@@ -22,10 +21,17 @@ type Loader struct {
 	Limit  Limit       // of each turn
 	Log    func(l Log) // called with each line of the console; Outcome.Logs has them, too
 
-	// Node starts the user's Node with arguments, which see the temporary directory and the
-	// suite's at their paths. Suites run in it; nil is the built-in engine, which also runs
-	// configurations and reporters.
-	Node func(ctx context.Context, args []string) (*NodeProcess, error)
+	// Node starts Node, in which suites, configurations and reporters run that are not YAML.
+	// nil starts that of the PATH as a child of this process, without a sandbox.
+	Node func(ctx context.Context, start NodeStart) (*NodeProcess, error)
+
+	shared *sharedEngine // nil: each file has an engine of its own
+}
+
+// A sharedEngine is the one in which a configuration was evaluated, for its suite.
+type sharedEngine struct {
+	dirs   []string // of both
+	engine *engine  // nil before and afterwards
 }
 
 // A Suite is what a file exports. It may be used from any number of goroutines.
@@ -38,33 +44,20 @@ type Suite struct {
 	Notices   []string   // what the user should know
 	Logs      []Log      // what it wrote while it was loaded
 
-	loader     *Loader // with its temporary directory
-	prog       *goja.Program
-	nodeBundle []byte // in the place of prog, for Node
-	text       string // what the file means, where it is not JavaScript
-	dirs       []string
-	tmp        string // removed by Close
+	loader *Loader // with its temporary directory
+	bundle []byte
+	dirs   []string
+	tmp    string // removed by Close
 
 	mu     sync.Mutex
 	realm  *realm // guarded by mu
 	closed bool   // guarded by mu
 }
 
-// A realm is an engine in which the suite was evaluated, with its cases.
+// A realm is the module of a suite, with the ids of its cases.
 type realm struct {
-	vm    *vm
-	cases map[string]*goja.Object // by id; belongs to the goroutine of vm
-	node  *nodeEngine             // nil in the built-in engine
-}
-
-// broken reports whether the realm was interrupted.
-func (r *realm) broken() bool {
-	if r.node == nil {
-		return r.vm.broken.Load()
-	}
-	r.node.mu.Lock()
-	defer r.node.mu.Unlock()
-	return r.node.ended != nil
+	*module
+	cases map[string]bool
 }
 
 // Load reads a suite: TypeScript, JavaScript, or YAML where the name ends in .yaml or
@@ -84,24 +77,34 @@ func (l *Loader) Load(ctx context.Context, path string, cfg *Config) (*Suite, er
 }
 
 // LoadBoth reads a suite and its configuration, which LoadConfig finds, at the same
-// time.
-func (l *Loader) LoadBoth(ctx context.Context, path, config string) (*Suite, *Config, error) {
-	var (
-		wg  sync.WaitGroup
-		s   *Suite
-		bad error
-	)
-	wg.Go(func() { s, bad = l.bundleSuite(path) })
-	cfg, err := l.LoadConfig(ctx, path, config)
-	wg.Wait()
+// time. Both run in one Node.
+func (l *Loader) LoadBoth(ctx context.Context, path, config string) (s *Suite, cfg *Config, err error) {
+	use, tmp, err := l.withTmp()
 	if err != nil {
 		return nil, nil, err
 	}
-	if bad != nil {
-		return nil, nil, bad
+	use.shared = &sharedEngine{dirs: []string{filepath.Dir(path)}}
+	defer func() {
+		if use.shared.engine != nil {
+			err = joinErrors(err, use.shared.engine.close())
+		}
+		if err != nil {
+			err = joinErrors(err, removeTmp(tmp))
+		}
+	}()
+	var wg sync.WaitGroup
+	var bad error
+	wg.Go(func() { s, bad = l.bundleSuite(path) })
+	cfg, err = use.LoadConfig(ctx, path, config)
+	wg.Wait()
+	if err = cmp.Or(err, bad); err != nil {
+		return nil, nil, err
 	}
-	s, err = l.evaluateSuite(ctx, s, cfg)
-	return s, cfg, err
+	if s, err = use.evaluateSuite(ctx, s, cfg); err != nil {
+		return nil, nil, err
+	}
+	s.tmp = tmp
+	return s, cfg, nil
 }
 
 // bundleSuite bundles the suite at path, without evaluating it.
@@ -114,13 +117,8 @@ func (l *Loader) bundleSuite(path string) (*Suite, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Suite{Path: path, Dir: filepath.Dir(path), text: src.text}
-	if l.Node != nil {
-		s.nodeBundle, err = bundleForNode(src)
-	} else {
-		s.prog, err = bundleSource(src)
-	}
-	if err != nil {
+	s := &Suite{Path: path, Dir: filepath.Dir(path)}
+	if s.bundle, err = bundleSource(src); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -135,36 +133,25 @@ func (l *Loader) evaluateSuite(ctx context.Context, s *Suite, cfg *Config) (_ *S
 	if s.loader, s.tmp, err = l.withTmp(); err != nil {
 		return nil, err
 	}
-	if err := s.evaluateFirst(ctx); err != nil {
+	r, read, err := s.newRealm(ctx)
+	if err != nil {
 		return nil, joinErrors(err, s.Close())
 	}
+	s.Cases, s.Workspace, s.Tags, s.Notices, s.Logs = read.Cases, read.Workspace, read.Tags, read.Notices, r.logs
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.realm = r
 	return s, nil
 }
 
-// evaluateFirst evaluates the suite for the first time, and keeps its exports.
-func (s *Suite) evaluateFirst(ctx context.Context) error {
-	r, read, err := s.newRealm(ctx)
-	if err != nil {
-		return err
-	}
-	s.Cases, s.Workspace, s.Tags, s.Notices, s.Logs = read.Cases, read.Workspace, read.Tags, read.Notices, read.Logs
-	s.mu.Lock()
-	s.realm = r
-	s.mu.Unlock()
-	return nil
-}
-
-// currentRealm returns the realm, a new one if the last engine was interrupted.
+// currentRealm returns the realm, a new one if the last Node has ended.
 func (s *Suite) currentRealm(ctx context.Context) (*realm, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
-		return nil, fmt.Errorf("suite: %w: the suite was closed", fault.WrongState)
-	}
-	if !s.realm.broken() {
+	if !s.closed && !s.realm.engine.broken() {
 		return s.realm, nil
 	}
-	r, _, err := s.newRealm(ctx)
+	r, err := s.newRealmLocked(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -173,16 +160,20 @@ func (s *Suite) currentRealm(ctx context.Context) (*realm, error) {
 	return r, old.close()
 }
 
-func (r *realm) close() error {
-	var err error
-	if r.node != nil {
-		err = r.node.close()
+// newRealmIfOpen returns a realm of its own for one execution, which closes it.
+func (s *Suite) newRealmIfOpen(ctx context.Context) (*realm, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.newRealmLocked(ctx)
+}
+
+// newRealmLocked is newRealm for a suite that is open. The caller holds s.mu.
+func (s *Suite) newRealmLocked(ctx context.Context) (*realm, error) {
+	if s.closed {
+		return nil, fmt.Errorf("suite: %w: the suite was closed", fault.WrongState)
 	}
-	r.vm.close()
-	if err := joinErrors(r.vm.files.close(), err); err != nil {
-		return fmt.Errorf("suite: close the engine: %w", err)
-	}
-	return nil
+	r, _, err := s.newRealm(ctx)
+	return r, err
 }
 
 // sourceOf returns what to bundle for a file.
@@ -236,16 +227,6 @@ func joinErrors(err, after error) error {
 	return errors.Join(err, after)
 }
 
-// newVM makes and starts an engine.
-func (l *Loader) newVM(dirs []string) (*vm, error) {
-	v := newVM(l.Limit)
-	if err := v.boot(l, append(slices.Clone(dirs), l.TmpDir)); err != nil {
-		return nil, err
-	}
-	v.start()
-	return v, nil
-}
-
 // Close ends the suite: running executions fail, and temporary files are removed.
 func (s *Suite) Close() error {
 	s.mu.Lock()
@@ -264,94 +245,64 @@ func (s *Suite) Close() error {
 	return nil
 }
 
-// newRealm evaluates the suite in a new engine, and reads its exports.
+// newRealm evaluates the suite in a new Node, and reads its exports.
 func (s *Suite) newRealm(ctx context.Context) (*realm, *Suite, error) {
-	if s.loader.Node != nil {
-		return s.newNodeRealm(ctx)
-	}
-	v, err := s.loader.newVM(s.dirs)
+	m, exports, err := s.loader.evaluateBundle(ctx, "load", s.Path, s.bundle, s.dirs, caseKeys...)
 	if err != nil {
 		return nil, nil, err
 	}
-	if s.text != "" {
-		v.sources.set(s.Path, s.text)
-	}
-	r := &realm{vm: v, cases: map[string]*goja.Object{}}
-	read := &Suite{Path: s.Path, Dir: s.Dir}
-	ex := &execution{}
-	var bad error
-	err = v.runExecution(ctx, ex, func() error {
-		return v.evaluateBundle(ex, s.prog, func(ns *goja.Object) error { bad = read.readExports(r, ns); return nil })
-	}, func() error { return v.loadError("load", s.Path, ex) })
-	read.Logs = ex.logs
-	if err == nil {
-		err = bad
-	}
-	if err != nil {
+	r, read := &realm{m, map[string]bool{}}, &Suite{Path: s.Path, Dir: s.Dir}
+	if err := read.readExports(r, exports); err != nil {
 		return nil, nil, joinErrors(err, r.close())
 	}
 	return r, read, nil
 }
 
-// loadError says why a file could not be evaluated, nil if it was.
-func (v *vm) loadError(verb, path string, ex *execution) error {
-	if ex.err == nil {
-		if len(ex.unhandled) == 0 {
-			return nil
+// evaluateBundle evaluates a bundle in a Node of its own, which may read the directories, or in
+// the shared one.
+func (l *Loader) evaluateBundle(ctx context.Context, verb, path string, bundle []byte, dirs []string, keys ...string) (*module, *dataObject, error) {
+	var n *engine
+	var err error
+	if l.shared != nil {
+		dirs = append(slices.Clone(dirs), l.shared.dirs...)
+		n, l.shared.engine = l.shared.engine, nil
+	}
+	if n == nil || n.broken() {
+		if n, err = l.startEngine(ctx, dirs); err != nil {
+			return nil, nil, err
 		}
-		ex.err = &thrown{ex.unhandled[0].Result()}
 	}
-	value, ok := v.thrownValue(ex.err)
-	if !ok {
-		return &Error{Verb: verb, File: path, Code: fault.Of(ex.err), Message: withoutCode(ex.err)}
+	m, exports, err := n.evaluate(ctx, verb, path, bundle, keys...)
+	if err != nil {
+		return nil, nil, joinErrors(err, n.close())
 	}
-	info := v.describeError(value)
-	return &Error{Verb: verb, File: path, Code: codeOf(value), Message: info.headline(), Info: &info}
-}
-
-// withoutCode is the sentence after "suite: code: ".
-func withoutCode(err error) string {
-	_, rest, ok := strings.Cut(err.Error(), fault.Of(err).Error()+": ")
-	if !ok {
-		return err.Error()
-	}
-	return rest
-}
-
-func (e ErrorInfo) headline() string {
-	text := e.Name + ": " + e.Message
-	if e.Frame != nil {
-		text = fmt.Sprintf("%s:%d:%d: %s", e.Frame.File, e.Frame.Line, e.Frame.Column, text)
-	}
-	return text
+	return m, exports, nil
 }
 
 // readExports reads the exports of the module. It is stricter than skillgym, which runs a
 // suite without ids or assertions to its end first.
-func (s *Suite) readExports(realm *realm, ns *goja.Object) error {
-	def := ns.Get("default")
-	if def == nil || goja.IsUndefined(def) {
-		return &Error{Verb: "load", File: s.Path, Code: fault.InvalidArgument, Message: "Suite file does not have a default export: " + s.Path}
-	}
+func (s *Suite) readExports(realm *realm, exports *dataObject) error {
 	r := &valueReader{what: "suite"}
-	if o, ok := def.(*goja.Object); ok && isData(o) {
-		keys := o.Keys()
-		for i, key := range keys {
-			at := "case " + fmt.Sprint(i+1)
-			if o.ClassName() != "Array" {
-				at = "case " + key
-			}
-			s.readCase(realm, r, o.Get(key), at)
+	switch def := exports.get("default").(type) {
+	case undefined:
+		return &Error{Verb: "load", File: s.Path, Code: fault.InvalidArgument, Message: "Suite file does not have a default export: " + s.Path}
+	case dataList:
+		for i, c := range def {
+			s.readCase(realm, r, c, fmt.Sprintf("case %d", i+1))
 		}
-		if len(keys) == 0 {
-			r.reportInvalid("default export", "expected at least one case")
+	case *dataObject:
+		for _, key := range def.keys {
+			s.readCase(realm, r, def.fields[key], "case "+key)
 		}
-	} else {
+	default:
 		r.reportInvalid("default export", "expected an array or an object of cases")
 	}
-	if w := ns.Get("workspace"); w != nil && !goja.IsUndefined(w) {
+	if r.err == nil && len(s.Cases) == 0 {
+		r.reportInvalid("default export", "expected at least one case")
+	}
+	if w := exports.get("workspace"); !isAbsent(w) {
 		r.what = "suite config"
-		s.Workspace = r.readWorkspace(toData(realm.vm.rt, w), "workspace")
+		s.Workspace = r.readWorkspace(w, "workspace")
 		s.Workspace.resolvePaths(s.Dir)
 	}
 	if r.err != nil {
@@ -360,49 +311,42 @@ func (s *Suite) readExports(realm *realm, ns *goja.Object) error {
 	return nil
 }
 
-func isData(o *goja.Object) bool {
-	_, callable := goja.AssertFunction(o)
-	_, promise := o.Export().(*goja.Promise)
-	return !callable && !promise
-}
-
 var caseKeys = []string{"id", "prompt", "tags", "timeoutMs", "expectedFail", "classifyFailure", "assert"}
 
-func (s *Suite) readCase(realm *realm, r *valueReader, v goja.Value, at string) {
-	o, ok := v.(*goja.Object)
-	if !ok || !isData(o) || o.ClassName() == "Array" {
+func (s *Suite) readCase(realm *realm, r *valueReader, v any, at string) {
+	o, ok := v.(*dataObject)
+	if !ok {
 		r.reportInvalid(at, "expected an object")
 		return
 	}
-	get := func(key string) any { return toData(realm.vm.rt, o.Get(key)) }
 	c := Case{}
-	id, _ := get("id").(string)
+	id, _ := o.get("id").(string)
 	if strings.TrimSpace(id) == "" {
 		r.reportInvalid(at+": id", "expected non-empty string")
 		return
 	}
 	c.ID, at = id, "case "+id
-	for _, key := range o.Keys() {
+	for _, key := range o.keys {
 		if !slices.Contains(caseKeys, key) {
 			s.Notices = append(s.Notices, fmt.Sprintf("case %s has a key that means nothing: %s (known: %s)", id, key, strings.Join(caseKeys, ", ")))
 		}
 	}
-	if _, twice := realm.cases[id]; twice {
+	if realm.cases[id] {
 		r.setError(at, fmt.Sprintf("Duplicate case id: %s", id))
 	}
-	c.Prompt = r.requireText(get("prompt"), at+": prompt")
-	c.Tags = r.readTags(get("tags"), id)
-	c.Timeout = r.readMillis(get("timeoutMs"), at+": timeoutMs")
-	c.ExpectedFail = r.readBool(get("expectedFail"), at+": expectedFail")
-	if _, ok := goja.AssertFunction(o.Get("assert")); !ok {
+	c.Prompt = r.requireText(o.get("prompt"), at+": prompt")
+	c.Tags = r.readTags(o.get("tags"), id)
+	c.Timeout = r.readMillis(o.get("timeoutMs"), at+": timeoutMs")
+	c.ExpectedFail = r.readBool(o.get("expectedFail"), at+": expectedFail")
+	if o.get("assert") != aFunction {
 		r.reportInvalid(at+": assert", "expected a function (report, ctx)")
 	}
-	if f := o.Get("classifyFailure"); f != nil && !goja.IsUndefined(f) {
-		if _, c.HasClassify = goja.AssertFunction(f); !c.HasClassify {
+	if f := o.get("classifyFailure"); !isAbsent(f) {
+		if c.HasClassify = f == aFunction; !c.HasClassify {
 			r.reportInvalid(at+": classifyFailure", "expected a function (result)")
 		}
 	}
-	realm.cases[id] = o
+	realm.cases[id] = true
 	s.Cases = append(s.Cases, c)
 	for _, tag := range c.Tags {
 		if !slices.Contains(s.Tags, tag) {
@@ -434,98 +378,40 @@ func (r *valueReader) readTags(v any, id string) []string {
 	return tags
 }
 
-// A userModule is a file of the user that was evaluated in an engine of its own.
-type userModule struct {
-	*realm
-	tmp string // its own temporary directory; "" for none
-}
-
-// openModule evaluates a file and passes what it exports to exported. Close the module
-// after use. verb is for errors.
-func (l *Loader) openModule(ctx context.Context, verb, path string, exported func(v *vm, ns *goja.Object)) (*userModule, error) {
-	prog, err := bundleSource(bundleInput{path: path})
+// openModule evaluates a file in a Node of its own. Close the module after use. verb is for
+// errors.
+func (l *Loader) openModule(ctx context.Context, verb, path string, keys ...string) (*module, *dataObject, error) {
+	bundle, err := bundleSource(bundleInput{path: path})
 	if err != nil {
 		if e := new(Error); errors.As(err, &e) {
 			e.Verb = verb
 		}
-		return nil, err
+		return nil, nil, err
 	}
 	use, tmp, err := l.withTmp()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	v, err := use.newVM([]string{filepath.Dir(path)})
+	m, exports, err := use.evaluateBundle(ctx, verb, path, bundle, []string{filepath.Dir(path)}, keys...)
 	if err != nil {
-		return nil, joinErrors(err, removeTmp(tmp))
+		return nil, nil, joinErrors(err, removeTmp(tmp))
 	}
-	m, ex := &userModule{&realm{vm: v}, tmp}, &execution{}
-	err = v.runExecution(ctx, ex, func() error {
-		return v.evaluateBundle(ex, prog, func(ns *goja.Object) error { exported(v, ns); return nil })
-	}, func() error { return v.loadError(verb, path, ex) })
-	if err != nil {
-		return nil, joinErrors(err, m.Close())
-	}
-	return m, nil
+	m.tmp = tmp
+	return m, exports, nil
 }
-
-// Close ends the engine and removes its temporary files.
-func (m *userModule) Close() error { return joinErrors(m.close(), removeTmp(m.tmp)) }
 
 // evalData evaluates a module that exports data: a configuration.
 func (l *Loader) evalData(ctx context.Context, path string) (data any, err error) {
-	data = undefined{}
-	m, err := l.openModule(ctx, "read config", path, func(v *vm, ns *goja.Object) {
-		if def := ns.Get("default"); def != nil {
-			data = toData(v.rt, def)
-		} else {
-			data = toData(v.rt, ns)
-		}
-	})
+	m, exports, err := l.openModule(ctx, "read config", path)
 	if err != nil {
 		return nil, err
 	}
-	return data, m.Close()
-}
-
-// toData copies a value out of the engine. Values that are not data are opaque.
-func toData(rt *goja.Runtime, v goja.Value) any { return copyData(rt, v, 0) }
-
-// maxDataDepth bounds the nesting of data, so that cycles end.
-const maxDataDepth = 64
-
-func copyData(rt *goja.Runtime, v goja.Value, depth int) any {
-	switch {
-	case v == nil || goja.IsUndefined(v):
-		return undefined{}
-	case goja.IsNull(v):
-		return nil
-	case depth > maxDataDepth:
-		return opaque("too deep")
+	if data = exports.get("default"); isAbsent(data) {
+		data = exports
 	}
-	o, ok := v.(*goja.Object)
-	if !ok {
-		switch x := v.Export().(type) {
-		case bool, string, float64:
-			return x
-		case int64:
-			return float64(x)
-		}
-		return opaque("primitive")
+	if l.shared != nil {
+		l.shared.engine = m.engine
+		return data, nil
 	}
-	if _, ok := goja.AssertFunction(o); ok {
-		return opaque("function")
-	}
-	if o.ClassName() == "Array" {
-		n := int(o.Get("length").ToInteger())
-		items := make(dataList, 0, n)
-		for i := range n {
-			items = append(items, copyData(rt, o.Get(fmt.Sprint(i)), depth+1))
-		}
-		return items
-	}
-	out := newObject()
-	for _, key := range o.Keys() {
-		out.set(key, copyData(rt, o.Get(key), depth+1))
-	}
-	return out
+	return data, m.close()
 }

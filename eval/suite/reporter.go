@@ -7,8 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/dop251/goja"
-
 	"github.com/croft-run/croft/fault"
 )
 
@@ -21,8 +19,7 @@ type Reporter struct {
 	Hooks     []string // those that it exports
 	OutputDir string   // of the run, whose files node:fs reaches; "" for none
 	path      string
-	module    *userModule
-	hooks     *goja.Object // belongs to the goroutine of the engine
+	module    *module
 }
 
 // LoadReporter loads a module that exports, as default or under the name reporter, an
@@ -32,11 +29,11 @@ func (l *Loader) LoadReporter(ctx context.Context, path string) (*Reporter, erro
 	if err != nil {
 		return nil, fmt.Errorf("suite: load reporter %s: %w: %w", path, fault.Of(err), err)
 	}
-	r := &Reporter{path: path}
-	r.module, err = l.openModule(ctx, "load reporter", path, func(_ *vm, ns *goja.Object) { r.findHooks(ns) })
+	m, exports, err := l.openModule(ctx, "load reporter", path, Hooks...)
 	if err != nil {
 		return nil, err
 	}
+	r := &Reporter{path: path, module: m, Hooks: findHooks(exports)}
 	if len(r.Hooks) == 0 {
 		return nil, joinErrors(&Error{Verb: "load reporter", File: path, Code: fault.InvalidArgument,
 			Message: "Reporter module must export an object with at least one hook, as default or as reporter"}, r.Close())
@@ -44,23 +41,19 @@ func (l *Loader) LoadReporter(ctx context.Context, path string) (*Reporter, erro
 	return r, nil
 }
 
-func (r *Reporter) findHooks(ns *goja.Object) {
+// findHooks returns the hooks of the object that engine.js calls, too: the first of default and
+// reporter that has some.
+func findHooks(exports *dataObject) []string {
 	for _, name := range []string{"default", "reporter"} {
-		o, ok := ns.Get(name).(*goja.Object)
+		o, ok := exports.get(name).(*dataObject)
 		if !ok {
 			continue
 		}
-		var found []string
-		for _, hook := range Hooks {
-			if _, ok := goja.AssertFunction(o.Get(hook)); ok {
-				found = append(found, hook)
-			}
-		}
-		if len(found) > 0 {
-			r.hooks, r.Hooks = o, found
-			return
+		if found := slices.DeleteFunc(slices.Clone(Hooks), func(hook string) bool { return o.get(hook) != aFunction }); len(found) > 0 {
+			return found
 		}
 	}
+	return nil
 }
 
 // Call calls a hook with an event, which is JSON, and waits for its promise. A hook that
@@ -69,24 +62,10 @@ func (r *Reporter) Call(ctx context.Context, hook string, event json.RawMessage)
 	if !slices.Contains(r.Hooks, hook) {
 		return nil
 	}
-	v, ex := r.module.vm, &execution{info: EnvInfo{OutputDir: r.OutputDir}}
-	return v.runExecution(ctx, ex, func() error {
-		fn, _ := goja.AssertFunction(r.hooks.Get(hook))
-		value, err := v.parseJSON(event)
-		if err != nil {
-			return err
-		}
-		out, err := fn(r.hooks, value)
-		if err != nil {
-			return err
-		}
-		if o, ok := out.(*goja.Object); ok && o.Get("then") != nil {
-			return v.awaitPromise(ex, out, nil)
-		}
-		ex.settled = true
-		return nil
-	}, func() error { return v.loadError("call "+hook+" of reporter", r.path, ex) })
+	ex := &execution{info: EnvInfo{OutputDir: r.OutputDir}}
+	a, err := r.module.engine.request(ctx, ex, nodeRequest{Verb: "hook", Module: r.module.path, Name: hook, Data: event})
+	return ex.failure("call "+hook+" of reporter", r.path, a, err)
 }
 
 // Close ends the module.
-func (r *Reporter) Close() error { return r.module.Close() }
+func (r *Reporter) Close() error { return r.module.close() }

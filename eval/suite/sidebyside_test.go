@@ -122,7 +122,7 @@ export async function ask(report) {
 
 // TestAssertionsAnswerAsSkillgym asks skillgym itself, in Node, and ours the same.
 func TestAssertionsAnswerAsSkillgym(t *testing.T) {
-	node := testenv.NeedsNode(t)
+	node := testenv.NeedsProgram(t, "node")
 	modules := filepath.Dir(filepath.Dir(testenv.NeedsAgent(t, "skillgym")))
 	dir := write(t,
 		"compared.mjs", compared(),

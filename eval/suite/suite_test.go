@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/croft-run/croft/internal/testenv"
 )
 
 // load writes files into a new directory and loads the first as a suite.
@@ -23,6 +25,9 @@ func load(t *testing.T, files ...string) *Suite {
 // tryLoad is load for what may fail. files are names and contents in turn.
 func tryLoad(t *testing.T, files ...string) (*Suite, error) {
 	t.Helper()
+	if !isYAML(files[0]) {
+		testenv.NeedsProgram(t, "node")
+	}
 	dir := write(t, files...)
 	s, err := new(Loader).Load(t.Context(), filepath.Join(dir, files[0]), nil)
 	if err == nil {

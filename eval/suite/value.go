@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -34,6 +35,44 @@ func (o *dataObject) set(key string, v any) {
 		o.keys = append(o.keys, key)
 	}
 	o.fields[key] = v
+}
+
+// aFunction is a function of JavaScript.
+const aFunction = opaque("function")
+
+// readExported reads engine.js's description of what a module exports.
+func readExported(raw json.RawMessage) any {
+	var v any
+	if json.Unmarshal(raw, &v) != nil {
+		return undefined{}
+	}
+	return exportedValue(v)
+}
+
+func exportedValue(v any) any {
+	switch x := v.(type) {
+	case []any:
+		items := make(dataList, len(x))
+		for i := range x {
+			items[i] = exportedValue(x[i])
+		}
+		return items
+	case map[string]any:
+		entries, isObject := x["entries"].([]any)
+		switch kind, _ := x["$"].(string); {
+		case kind == "undefined":
+			return undefined{}
+		case !isObject:
+			return opaque(kind)
+		}
+		out := newObject()
+		for _, entry := range entries {
+			pair := entry.([]any)
+			out.set(pair[0].(string), exportedValue(pair[1]))
+		}
+		return out
+	}
+	return v
 }
 
 // A valueReader reads values and keeps the first error, which the caller checks after

@@ -1,15 +1,17 @@
-// node:fs, for the files of the suite and of its run. Every path goes through the
-// boundary of Go.
+// node:fs, for the files of the suite, of its run and of workspaces: every path goes through Croft.
+// Functions that are not here are Node's own.
 "use strict";
-const { inspect, received } = require("util");
-const { lacking } = require("lacking");
-const name = (path) => {
+const { randomBytes } = require("node:crypto");
+const node = require("node:fs");
+const { dirname, resolve } = require("node:path");
+const { fileURLToPath } = require("node:url");
+
+// name is the text of a path. Node refuses what is no path.
+function name(path) {
   if (typeof path === "string") return path;
-  if (path instanceof URL || path?.protocol === "file:") return require("url").fileURLToPath(path);
-  if (path && typeof path === "object" && "byteLength" in path) return String(path);
-  const text = `The "path" argument must be of type string or an instance of Buffer or URL. Received ${received(path)}`;
-  throw Object.assign(new TypeError(text), { code: "ERR_INVALID_ARG_TYPE" });
-};
+  if (path instanceof URL) return fileURLToPath(path);
+  return Buffer.isBuffer(path) ? String(path) : node.lstatSync(path);
+}
 
 // renamed names the system call of an error as Node does.
 function renamed(syscall, call, message) {
@@ -25,69 +27,40 @@ function renamed(syscall, call, message) {
 }
 
 const failed = (code, text, syscall, path) => Object.assign(new Error(`${code}: ${text}, ${syscall} '${path}'`), { code, syscall, path });
-
+const pair = (syscall, from, to) => (error) => `${error.message.split(",")[0]}, ${syscall} '${name(from)}' -> '${name(to)}'`;
 const optionsOf = (options) => (typeof options === "string" ? { encoding: options } : (options ?? {}));
 
-class Stats {
-  constructor(info) {
-    this.kind = info.kind;
-    this.size = info.size;
-    this.mode = info.mode | { dir: 0o040000, file: 0o100000, symlink: 0o120000 }[info.kind];
-    this.mtimeMs = info.mtimeMs;
-    this.mtime = new Date(info.mtimeMs);
-    Object.defineProperty(this, "kind", { enumerable: false });
-  }
-  isFile() {
-    return this.kind === "file";
-  }
-  isDirectory() {
-    return this.kind === "dir";
-  }
-  isSymbolicLink() {
-    return this.kind === "symlink";
-  }
-}
-
-class Dirent extends Stats {
-  constructor(info, parent) {
-    super(info);
-    this.name = info.name;
-    this.parentPath = this.path = parent;
-  }
+const types = {
+  file: [node.constants.S_IFREG, node.constants.UV_DIRENT_FILE],
+  dir: [node.constants.S_IFDIR, node.constants.UV_DIRENT_DIR],
+  symlink: [node.constants.S_IFLNK, node.constants.UV_DIRENT_LINK],
+};
+function statsOf({ kind, size, mode, mtimeMs }) {
+  const values = { size, mode: mode | types[kind][0], mtimeMs, mtime: new Date(mtimeMs) };
+  const property = (value) => ({ value, enumerable: true, writable: true, configurable: true });
+  return Object.create(node.Stats.prototype, Object.fromEntries(Object.entries(values).map(([key, value]) => [key, property(value)])));
 }
 
 function readFileSync(path, options) {
+  if (typeof path === "number") return node.readFileSync(path, options);
   const { encoding } = optionsOf(options);
-  if (typeof encoding === "string" && encoding !== "buffer" && !Buffer.isEncoding(encoding)) {
-    throw Object.assign(new TypeError(`The argument 'encoding' is invalid encoding. Received ${inspect(encoding)}`), { code: "ERR_INVALID_ARG_VALUE" });
-  }
-  return renamed("open", () => readWhole(path, encoding), (error) => (error.code === "EISDIR" ? "EISDIR: illegal operation on a directory, read" : undefined));
-}
-
-function readWhole(path, encoding) {
-  if (encoding === undefined || encoding === null || encoding === "buffer") return Buffer.from(host.fs("open", name(path), null, {}));
-  if (/^utf-?8$/i.test(encoding)) return host.fs("open", name(path), null, { text: true });
-  return Buffer.from(host.fs("open", name(path), null, {})).toString(encoding);
-}
-
-// bytes makes text or a buffer what Go can take.
-function bytes(data, encoding) {
-  if (typeof data === "string") return encoding && !/^utf-?8$/i.test(encoding) ? bytes(Buffer.from(data, encoding)) : data;
-  if (data instanceof ArrayBuffer) return data;
-  if (ArrayBuffer.isView(data)) return data.buffer.slice(data.byteOffset, data.byteOffset + data.byteLength);
-  const text = `The "data" argument must be of type string or an instance of Buffer, TypedArray, or DataView. Received ${received(data)}`;
-  throw Object.assign(new TypeError(text), { code: "ERR_INVALID_ARG_TYPE" });
+  const isDirectory = (error) => (error.code === "EISDIR" ? "EISDIR: illegal operation on a directory, read" : undefined);
+  const bytes = renamed("open", () => Buffer.from(host.fs("open", name(path), null, {})), isDirectory);
+  return encoding === undefined || encoding === null || encoding === "buffer" ? bytes : bytes.toString(encoding);
 }
 
 function writeFileSync(path, data, options) {
+  if (typeof path === "number") return node.writeFileSync(path, data, options);
   const { encoding, flag = "w", mode = 0o666 } = optionsOf(options);
   const how = { append: flag.startsWith("a"), exclusive: flag.includes("x"), mode: typeof mode === "string" ? parseInt(mode, 8) : mode };
-  renamed("open", () => host.fs("write", name(path), bytes(data, encoding), how));
+  const bytes = typeof data === "string" && encoding ? Buffer.from(data, encoding) : data;
+  if (typeof bytes !== "string" && !ArrayBuffer.isView(bytes)) Buffer.from(bytes); // which refuses what is no data
+  renamed("open", () => host.fs("write", name(path), bytes, how));
 }
 
 function statSync(path, options) {
   try {
-    return new Stats(host.fs("stat", name(path), null, {}));
+    return statsOf(host.fs("stat", name(path), null, {}));
   } catch (error) {
     if (options?.throwIfNoEntry === false && error.code === "ENOENT") return undefined;
     throw error;
@@ -98,7 +71,7 @@ function mkdirSync(path, options) {
   const { recursive = false } = typeof options === "object" && options !== null ? options : {};
   let made;
   if (recursive) {
-    for (let dir = require("path").resolve(name(path)); dir !== "/" && !existsSafe(dir); dir = require("path").dirname(dir)) made = dir;
+    for (let dir = resolve(name(path)); dir !== "/" && !existsSafe(dir); dir = dirname(dir)) made = dir;
   }
   host.fs("mkdir", name(path), null, { recursive });
   return made;
@@ -129,18 +102,12 @@ function readdirSync(path, options) {
   const out = [];
   const walk = (dir, prefix) => {
     for (const info of host.fs("scandir", dir, null, {})) {
-      out.push(withFileTypes ? new Dirent(info, dir) : prefix + info.name);
+      out.push(withFileTypes ? new node.Dirent(info.name, types[info.kind][1], dir) : prefix + info.name);
       if (recursive && info.kind === "dir") walk(`${dir}/${info.name}`, `${prefix}${info.name}/`);
     }
   };
   walk(name(path), "");
   return out;
-}
-
-class SystemError extends Error {
-  get name() {
-    return "SystemError";
-  }
 }
 
 function rmSync(path, options) {
@@ -149,7 +116,7 @@ function rmSync(path, options) {
     if (force && !existsSync(path)) return;
     if (!recursive && host.fs("lstat", name(path), null, {}).kind === "dir") {
       const text = `Path is a directory: rm returned EISDIR (is a directory) ${name(path)}`;
-      throw Object.assign(new SystemError(text), { code: "ERR_FS_EISDIR" });
+      throw Object.assign(new Error(text), { code: "ERR_FS_EISDIR", name: "SystemError" });
     }
     host.fs("rm", name(path), null, { recursive, force });
   });
@@ -164,17 +131,10 @@ function cpSync(from, to, options) {
   for (const entry of readdirSync(from)) cpSync(`${name(from)}/${entry}`, `${name(to)}/${entry}`, options);
 }
 
-let made = 0;
 function mkdtempSync(prefix) {
-  for (;;) {
-    const path = `${prefix}${(Date.now() % 46656).toString(36).padStart(3, "0")}${(++made).toString(36).padStart(3, "0")}`;
-    try {
-      mkdirSync(path);
-      return path;
-    } catch (error) {
-      if (error.code !== "EEXIST") throw error;
-    }
-  }
+  const path = `${prefix}${randomBytes(6).toString("hex")}`;
+  mkdirSync(path);
+  return path;
 }
 
 const fs = {
@@ -184,7 +144,7 @@ const fs = {
   existsSync,
   accessSync: (path) => void host.fs("access", name(path), null, {}),
   statSync,
-  lstatSync: (path) => new Stats(host.fs("lstat", name(path), null, {})),
+  lstatSync: (path) => statsOf(host.fs("lstat", name(path), null, {})),
   mkdirSync,
   mkdtempSync,
   readdirSync,
@@ -201,57 +161,34 @@ const fs = {
     });
   },
   copyFileSync(from, to, mode) {
-    const pair = (error) => `${error.message.split(",")[0]}, copyfile '${name(from)}' -> '${name(to)}'`;
-    renamed("copyfile", () => writeFileSync(to, readFileSync(from), { flag: mode & 1 ? "wx" : "w" }), pair);
+    renamed("copyfile", () => writeFileSync(to, readFileSync(from), { flag: mode & 1 ? "wx" : "w" }), pair("copyfile", from, to));
   },
   renameSync(from, to) {
-    const pair = (error) => `${error.message.split(",")[0]}, rename '${name(from)}' -> '${name(to)}'`;
     renamed("rename", () => {
       if (host.fs("rename", name(from), name(to), {})) return;
       // From one of the suite's directories to another.
       if (host.fs("lstat", name(from), null, {}).kind !== "file") throw failed("EXDEV", "cross-device link not permitted", "rename", name(from));
       writeFileSync(to, readFileSync(from));
       host.fs("rm", name(from), null, {});
-    }, pair);
+    }, pair("rename", from, to));
   },
-  truncateSync: (path, length = 0) => {
-    const whole = readFileSync(path);
-    writeFileSync(path, Buffer.concat([whole], length));
-  },
+  truncateSync: (path, length = 0) => writeFileSync(path, Buffer.concat([readFileSync(path)], length)),
   cpSync,
-  constants: {
-    ...{ F_OK: 0, R_OK: 4, W_OK: 2, X_OK: 1, COPYFILE_EXCL: 1, COPYFILE_FICLONE: 2 },
-    ...{ O_RDONLY: 0, O_WRONLY: 1, O_RDWR: 2, O_CREAT: 64, O_EXCL: 128, O_TRUNC: 512, O_APPEND: 1024 },
-    ...{ S_IFMT: 0o170000, S_IFREG: 0o100000, S_IFDIR: 0o040000, S_IFLNK: 0o120000 },
-  },
-  Stats,
-  Dirent,
 };
 
 // The same with a callback, and as promises.
-const promises = { constants: fs.constants };
-for (const key of Object.keys(fs)) {
-  if (!key.endsWith("Sync")) continue;
-  const call = fs[key];
-  const async = key.slice(0, -4);
-  promises[async] = async (...args) => call(...args);
-  if (async === "exists") {
+const promises = {};
+for (const [key, call] of Object.entries({ ...fs })) {
+  const later = key.slice(0, -"Sync".length);
+  if (later === "exists") {
     fs.exists = (path, done) => void Promise.resolve().then(() => done(call(path)));
-    delete promises.exists;
     continue;
   }
-  fs[async] = (...args) => {
+  promises[later] = async (...args) => call(...args);
+  fs[later] = (...args) => {
     const done = args.pop();
-    promises[async](...args).then(
-      (value) => done(null, value),
-      (error) => done(error),
-    );
+    promises[later](...args).then((value) => done(null, value), done);
   };
 }
-fs.promises = promises;
-
-for (const key of ["chmod", "chown", "fsync", "link", "lutimes", "open", "opendir", "readlink", "readv", "realpath", "statfs", "symlink", "utimes", "glob"]) {
-  for (const [object, member] of [[fs, `${key}Sync`], [fs, key], [promises, key]]) object[member] = lacking(`fs.${member}`);
-}
-for (const key of ["createReadStream", "createWriteStream", "watch", "watchFile"]) fs[key] = lacking(`fs.${key}`);
+fs.promises = { ...node.promises, ...promises };
 module.exports = fs;

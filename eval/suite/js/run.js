@@ -1,9 +1,8 @@
-// The functions by which Go runs a case and reads its outcome.
+// The functions by which engine.js runs a case and reads its outcome.
 "use strict";
-const { AssertionError } = require("assert");
-const { headline, inspect } = require("util");
+const { AssertionError } = require("node:assert/strict");
+const { inspect } = require("node:util");
 
-// The module skillgym is large, and a configuration needs none of it.
 const questionsKey = Symbol.for("skillgym.explainQuestions");
 const classKey = Symbol.for("skillgym.failureClass");
 
@@ -16,6 +15,13 @@ const context = (report) => ({
   finalOutput: () => report.finalOutput ?? "",
 });
 
+// headline is the first line of an error's stack.
+function headline(error) {
+  const name = error.name === "AssertionError" && error.code === "ERR_ASSERTION" ? "AssertionError [ERR_ASSERTION]" : String(error.name ?? "Error");
+  const message = String(error.message ?? "");
+  return message === "" ? name : `${name}: ${message}`;
+}
+
 const stackOf = (error) => host.stack(headline(error), String(error.stack ?? ""));
 
 // describe makes data of what was thrown.
@@ -24,9 +30,6 @@ function describe(error) {
     return { name: "Error", message: typeof error === "string" ? error : inspect(error) };
   }
   const at = host.frame(String(error.stack ?? ""));
-  // V8 has other words for the commonest mistake.
-  const missing = error instanceof TypeError && /^Cannot read property '(.*)' of (undefined|null)$/.exec(error.message);
-  if (missing) error.message = `Cannot read properties of ${missing[2]} (reading '${missing[1]}')`;
   return {
     name: String(error.name),
     message: String(error.message),
@@ -61,8 +64,6 @@ function sumUp(failures) {
 }
 
 module.exports = {
-  begin: () => ({ soft: [] }),
-
   // run calls the assertion of a case. What it throws is the promise's.
   run: async (case_, report) => void (await case_.assert(report, context(report))),
 

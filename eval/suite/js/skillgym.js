@@ -1,7 +1,7 @@
 // The module "skillgym": assert with its groups, and commandMatcher. Messages and
 // questions are skillgym's, word for word.
 "use strict";
-const node = require("assert");
+const node = require("node:assert/strict");
 const m = require("matchers");
 const { AssertionError } = node;
 
@@ -388,7 +388,7 @@ function classOf(given) {
   return given.label === undefined ? { id: given.id } : { id: given.id, label: given.label };
 }
 
-const assert = Object.assign((...args) => node(...args), node, groups, {
+const assert = Object.assign(node.bind(undefined), node, groups, {
   soft: softNode(),
   // classify tags what fails within with a class.
   classify(given, run) {

@@ -1,7 +1,7 @@
 // The groups that Croft adds: what the agent left in its workspace, what it cost, and
 // what a judge makes of it. They take the report first, as all groups do.
 "use strict";
-const node = require("assert");
+const node = require("node:assert/strict");
 const m = require("matchers");
 
 // cut shortens what a message shows.

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -209,32 +210,37 @@ func (a *command) evalTools(p *envFlags, cfg *suite.Config, settings *config.Con
 // suite and the agents share.
 type loadedSuite struct {
 	*suite.Suite
-	tmp   string
-	close func() error // closes the sandbox of Node
+	tmp string
 }
 
 // Close closes the suite and removes its temporary directory.
-func (s *loadedSuite) Close() error {
-	return errors.Join(s.Suite.Close(), s.close(), locktmp.Remove(s.tmp))
+func (s *loadedSuite) Close() error { return errors.Join(s.Suite.Close(), locktmp.Remove(s.tmp)) }
+
+// nodeStarter returns a function that starts Node in a sandbox. On a host that has none it fails,
+// unless the user named another provider than the sandbox: then Node runs without one.
+func (a *command) nodeStarter(provider string) func(context.Context, suite.NodeStart) (*suite.NodeProcess, error) {
+	return func(ctx context.Context, start suite.NodeStart) (*suite.NodeProcess, error) {
+		p, err := a.startSandboxedNode(ctx, start)
+		if code := fault.Of(err); code != fault.Unsupported && code != fault.Unavailable {
+			return p, err
+		}
+		if provider == "" || provider == sandboxKind {
+			return nil, fmt.Errorf("%w (--provider local runs it without a sandbox)", err)
+		}
+		a.note("croft: the suite's Node runs without a sandbox: %v", err)
+		return suite.StartNode(ctx, start)
+	}
 }
 
-// The engines of suites.
-const (
-	engineBuiltIn = "builtin"
-	engineNode    = "node"
-)
-
-func registerEngine(f *pflag.FlagSet, engine *string) {
-	f.StringVar(engine, "engine", "", "engine of the suite: builtin; or node, the Node of your PATH, in a sandbox without network (default builtin)")
-}
-
-// openNode sets the engine of a loader to Node in a sandbox, which close closes.
-func (a *command) openNode(ctx context.Context, l *suite.Loader, path string) (closeNode func() error, err error) {
+func (a *command) startSandboxedNode(ctx context.Context, start suite.NodeStart) (*suite.NodeProcess, error) {
+	if _, err := suite.FindNode(); err != nil {
+		return nil, err
+	}
 	settings, err := a.settings()
 	if err != nil {
 		return nil, err
 	}
-	own, err := absDirs(l.TmpDir, filepath.Dir(path))
+	own, err := absDirs(append(slices.Clone(start.Dirs), start.Tmp)...)
 	if err != nil {
 		return nil, err
 	}
@@ -242,20 +248,18 @@ func (a *command) openNode(ctx context.Context, l *suite.Loader, path string) (c
 	if err != nil {
 		return nil, err
 	}
-	closeNode = func() error { return sys.Close(context.WithoutCancel(ctx)) }
-	envs := &eval.Sandbox{Provider: sys.Provider}
-	if err := envs.Ready(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("eval: engine node: %w: it needs a sandbox: %w", fault.Of(err), err), closeNode())
+	closeSystem := func() error { return sys.Close(context.WithoutCancel(ctx)) }
+	p, err := eval.NodeIn(&eval.Sandbox{Provider: sys.Provider})(ctx, start)
+	if err != nil {
+		return nil, errors.Join(err, closeSystem())
 	}
-	l.Node = eval.NodeIn(envs, l.TmpDir, path)
-	return closeNode, nil
+	closeNode := p.Close
+	p.Close = sync.OnceValue(func() error { return errors.Join(closeNode(), closeSystem()) })
+	return p, nil
 }
 
-// loadSuite reads a suite and its configuration.
-func (a *command) loadSuite(ctx context.Context, path, config, engine string) (_ *loadedSuite, _ *suite.Config, err error) {
-	if engine != "" && engine != engineBuiltIn && engine != engineNode {
-		return nil, nil, usagef("--engine %s: there is no such engine; it is %s or %s", engine, engineBuiltIn, engineNode)
-	}
+// loadSuite reads a suite and its configuration. provider is the one that the user named.
+func (a *command) loadSuite(ctx context.Context, path, config, provider string) (_ *loadedSuite, _ *suite.Config, err error) {
 	if _, err := os.Stat(path); err != nil { // first, so that the error is not that of its configuration
 		return nil, nil, fmt.Errorf("eval: suite: %w: %w", fault.Of(err), err)
 	}
@@ -263,23 +267,12 @@ func (a *command) loadSuite(ctx context.Context, path, config, engine string) (_
 	if err != nil {
 		return nil, nil, fmt.Errorf("eval: make a temporary directory: %w: %w", fault.Of(err), err)
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, locktmp.Remove(tmp))
-		}
-	}()
-	l := suite.Loader{TmpDir: tmp}
-	closeNode := func() error { return nil }
-	if engine == engineNode {
-		if closeNode, err = a.openNode(ctx, &l, path); err != nil {
-			return nil, nil, err
-		}
-	}
+	l := suite.Loader{TmpDir: tmp, Node: a.nodeStarter(provider)}
 	s, cfg, err := l.LoadBoth(ctx, path, config)
 	if err != nil {
-		return nil, nil, errors.Join(err, closeNode())
+		return nil, nil, errors.Join(err, locktmp.Remove(tmp))
 	}
-	return &loadedSuite{s, tmp, closeNode}, cfg, nil
+	return &loadedSuite{s, tmp}, cfg, nil
 }
 
 // splitValues splits values at commas, except those of the known names.

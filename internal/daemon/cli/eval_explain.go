@@ -42,7 +42,7 @@ func (a *command) evalExplain(ctx context.Context, dir, config string, env *envF
 	if err != nil {
 		return err
 	}
-	cfg, err := suite.LoadConfig(ctx, path, config)
+	cfg, err := (&suite.Loader{Node: a.nodeStarter(env.provider)}).LoadConfig(ctx, path, config)
 	if err != nil {
 		return err
 	}

@@ -9,18 +9,18 @@ import (
 )
 
 func (a *command) evalListCommand() *cobra.Command {
-	var config, engine string
+	var config, provider string
 	cmd := &cobra.Command{
 		Use:     "list SUITE",
 		Aliases: []string{"ls"},
 		Short:   "List the cases and runners of a suite",
 		Args:    cobra.ExactArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
-			return notRun(a.evalList(ctx, args[0], config, engine))
+			return notRun(a.evalList(ctx, args[0], config, provider))
 		}),
 	}
 	cmd.Flags().StringVar(&config, "config", "", "configuration of the suite (default the nearest one)")
-	registerEngine(cmd.Flags(), &engine)
+	cmd.Flags().StringVar(&provider, "provider", "", "as for croft eval run: with another than sandbox, Node may run without a sandbox on a host that has none")
 	return cmd
 }
 
@@ -43,8 +43,8 @@ type evalListRunner struct {
 	Model string `json:"model"`
 }
 
-func (a *command) evalList(ctx context.Context, path, config, engine string) error {
-	s, cfg, err := a.loadSuite(ctx, path, config, engine)
+func (a *command) evalList(ctx context.Context, path, config, provider string) error {
+	s, cfg, err := a.loadSuite(ctx, path, config, provider)
 	if err != nil {
 		return err
 	}

@@ -65,8 +65,7 @@ func (a *command) evalRerun(ctx context.Context, dir string, o evalRunOptions, a
 	for p := range again {
 		opts.Cases, opts.Runners = append(opts.Cases, p.c), append(opts.Runners, p.r)
 	}
-	opts.Engine = o.engine
-	s, cfg, err := a.loadSuite(ctx, path, config, o.engine)
+	s, cfg, err := a.loadSuite(ctx, path, config, o.env.provider)
 	if err != nil {
 		return err
 	}

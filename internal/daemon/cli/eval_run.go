@@ -28,7 +28,6 @@ type evalRunOptions struct {
 	update                           bool
 	resume                           string
 	record, replay                   string
-	engine                           string
 	env                              envFlags
 }
 
@@ -81,7 +80,6 @@ func (o *evalRunOptions) registerFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.resume, "resume", "", "continue the interrupted run in this directory")
 	f.StringVar(&o.record, "record", "", "record the exchanges of agents and judges with their models in this directory (default croft.record)")
 	f.StringVar(&o.replay, "replay", "", "answer agents and judges from the record in this directory, without a model (default croft.replay)")
-	registerEngine(f, &o.engine)
 	o.env.registerFlags(f)
 	_ = f.MarkHidden("retry-failed") // it is defined above
 }
@@ -135,8 +133,7 @@ func (a *command) evalRun(ctx context.Context, o evalRunOptions, path string, f 
 		}
 		o.applyResumed(begun.Made, opts, f)
 	}
-	opts.Engine = o.engine
-	s, cfg, err := a.loadSuite(ctx, path, config, o.engine)
+	s, cfg, err := a.loadSuite(ctx, path, config, o.env.provider)
 	if err != nil {
 		return err
 	}
@@ -153,7 +150,7 @@ func (o *evalRunOptions) applyResumed(made *eval.RunSettings, opts *eval.Options
 	}
 	isolation := string(made.Isolation)
 	for flag, x := range map[string]struct{ to, from *string }{
-		"provider": {&o.env.provider, &made.Provider}, "isolation": {&o.env.isolation, &isolation}, "engine": {&o.engine, &made.Engine}, "toolset": {&o.env.tools, &made.Tools},
+		"provider": {&o.env.provider, &made.Provider}, "isolation": {&o.env.isolation, &isolation}, "toolset": {&o.env.tools, &made.Tools},
 		"record": {&opts.Record, &made.Record}, "replay": {&opts.Replay, &made.Replay},
 	} {
 		if !f.Changed(flag) {
@@ -203,7 +200,7 @@ func (a *command) runSuite(ctx context.Context, s *loadedSuite, cfg *suite.Confi
 	}
 	opts.Note = func(format string, args ...any) { a.note("%s", eval.PlainText(fmt.Sprintf(format, args...))) }
 	opts.Tmp = s.tmp
-	closeAll, err := a.openReporters(ctx, o.reporters, cfg, opts)
+	closeAll, err := a.openReporters(ctx, o, cfg, opts)
 	if err != nil {
 		return err
 	}
@@ -270,7 +267,8 @@ func (a *command) reporterStreams(names []string) ([]io.Writer, error) {
 }
 
 // openReporters makes the requested reporters, or the default one.
-func (a *command) openReporters(ctx context.Context, names []string, cfg *suite.Config, opts *eval.Options) (closeAll func() error, err error) {
+func (a *command) openReporters(ctx context.Context, o *evalRunOptions, cfg *suite.Config, opts *eval.Options) (closeAll func() error, err error) {
+	names := o.reporters
 	if len(names) == 0 && cfg.Run.Reporter != "" {
 		names = []string{cfg.Run.Reporter}
 	}
@@ -298,7 +296,7 @@ func (a *command) openReporters(ctx context.Context, names []string, cfg *suite.
 		rc := eval.ReporterConfig{Out: streams[i], Interactive: live, Colour: a.useColour(streams[i]), Width: a.terminalSize().Cols, Summary: os.Getenv("GITHUB_STEP_SUMMARY")}
 		kind, file, toFile := strings.Cut(name, "=")
 		if isReporterModule(name) {
-			m, err := eval.NewModule(ctx, name, streams[i])
+			m, err := eval.NewModule(ctx, suite.Loader{Node: a.nodeStarter(o.env.provider)}, name, streams[i])
 			if err != nil {
 				return closeAll, errors.Join(err, closeAll())
 			}

@@ -1,10 +1,14 @@
-// The engine in Node: it runs a suite, and asks Go for what the built-in engine asks it
-// for. Requests come, a line of JSON each, on standard input; answers go to standard output.
+// The program that Node runs: it evaluates modules of the user, calls their functions, and asks
+// Croft for files and workspaces. Requests come, a line of JSON each, on standard input;
+// answers go to standard output. "sources" has the modules beside this one.
 "use strict";
-const { MessageChannel, Worker, receiveMessageOnPort } = require("node:worker_threads");
 const { AsyncLocalStorage } = require("node:async_hooks");
-const { pathToFileURL, fileURLToPath } = require("node:url");
 const nodeFs = require("node:fs");
+const { Writable } = require("node:stream");
+const { setTimeout: sleep } = require("node:timers/promises");
+const { pathToFileURL, fileURLToPath } = require("node:url");
+const util = require("node:util");
+const { MessageChannel, Worker, receiveMessageOnPort } = require("node:worker_threads");
 
 const context = new AsyncLocalStorage();
 const running = new Map(); // executions by id
@@ -57,7 +61,7 @@ const valueOf = ({ value, error }) => {
 };
 const ask = (name, args) => {
   const call = ++calls;
-  send({ call, name, execution: context.getStore()?.id ?? 0, args: args.map(packed) });
+  send({ call, name, execution: context.getStore()?.id ?? 0, args: args.map((arg) => packed(arg) ?? null) });
   return call;
 };
 
@@ -74,9 +78,13 @@ function callNow(name, ...args) {
   }
 }
 
+// callLater returns a promise. The execution that called waits for it, also where the suite does not.
 function callLater(name, ...args) {
   const call = ask(name, args);
-  return new Promise((resolve, reject) => waiting.set(call, { resolve, reject }));
+  const own = context.getStore();
+  const answer = new Promise((resolve, reject) => waiting.set(call, { resolve, reject })).finally(() => own?.pending.delete(answer));
+  own?.pending.add(answer);
+  return answer;
 }
 
 // framesOf are the frames of a stack that belong to the suite.
@@ -96,90 +104,112 @@ const host = {
   state: () => context.getStore()?.state,
   stack: (head, stack) => [head, ...framesOf(stack).map((f) => `    at ${f.fn ? `${f.fn} (${f.url}:${f.line}:${f.column})` : `${f.url}:${f.line}:${f.column}`}`)].join("\n"),
   frame: (stack) => framesOf(stack).find((f) => !f.file.includes("/node_modules/")),
-  log: (level, text) => send({ log: { level, text }, execution: context.getStore()?.id ?? 0 }),
-  exit(code) {
-    const own = context.getStore();
-    if (own) own.exit ??= code;
-    throw new Error(`the suite called process.exit(${code})`);
-  },
   parseCommand: (line) => callNow("parseCommand", line),
   fs: (...args) => callNow("fs", ...args),
   env: (...args) => callNow("env", ...args),
-  envAsync: (...args) => callLater("envAsync", ...args),
-  promiseState: () => ["pending"],
-  isProxy: require("node:util").types.isProxy,
+  envAsync: (...args) => callLater("env", ...args),
 };
 
-// Built-in modules: Node's own, but for those that reach the workspace or the run.
-const modules = { assert: require("node:assert/strict"), buffer: require("node:buffer"), path: require("node:path"), url: require("node:url") };
+// Modules that suites import: Node's own, but for node:fs, which reaches workspaces, too.
+const modules = {};
 function internal(name) {
+  if (name.startsWith("node:")) return require(name);
   if (name in modules) return modules[name];
   const module = { exports: {} };
   modules[name] = module.exports;
-  new Function("exports", "require", "module", "host", sources[name.replaceAll("/", "-")])(module.exports, internal, module, host); // eslint-disable-line no-undef
+  new Function("exports", "require", "module", "host", sources[name])(module.exports, internal, module, host); // eslint-disable-line no-undef
   return (modules[name] = module.exports);
 }
 const merged = (ours, nodes) => Object.defineProperties({}, { ...Object.getOwnPropertyDescriptors(nodes), ...Object.getOwnPropertyDescriptors(ours) });
 function required(name) {
-  if (name === "node:fs") return merged(withoutMissing(internal("fs")), nodeFs);
-  if (name === "node:fs/promises") return merged(withoutMissing(internal("fs").promises), nodeFs.promises);
-  return name.startsWith("node:") ? require(name) : internal(name);
+  if (name === "node:fs") return merged(internal("fs"), nodeFs);
+  if (name === "node:fs/promises") return merged(internal("fs").promises, nodeFs.promises);
+  return internal(name);
 }
-// What the built-in engine lacks is Node's.
-const withoutMissing = (object) => Object.fromEntries(Object.entries(object).filter(([, value]) => !internal("lacking").isLacking(value)));
 
-function prepare({ environ, cwd, tmpdir, homedir }) {
+const log = (level, text) => send({ log: { level, text }, execution: context.getStore()?.id ?? 0 });
+
+function prepare({ environ, cwd }) {
   for (const name of Object.keys(process.env)) if (!(name in environ)) delete process.env[name];
-  Object.assign(process.env, environ, { TMPDIR: tmpdir, HOME: homedir });
+  Object.assign(process.env, environ);
   process.cwd = () => cwd;
-  host.cwd = cwd;
-  host.environ = process.env;
-  process.exit = (code = process.exitCode ?? 0) => host.exit(Number(code) || 0);
-  const stream = (level) => ({ isTTY: false, write: (text) => (host.log(level, String(text).replace(/\n$/, "")), true) });
-  Object.defineProperty(process, "stdout", { value: stream("log"), configurable: true });
-  Object.defineProperty(process, "stderr", { value: stream("error"), configurable: true });
-  Object.defineProperty(globalThis, "console", { value: Object.assign(Object.create(console), internal("console")), writable: true, configurable: true });
+  // The process is not the suite's to end: the execution fails instead.
+  process.exit = (code = process.exitCode ?? 0) => {
+    send({ exit: Number(code) || 0, execution: context.getStore()?.id ?? 0 });
+    throw new Error(`the suite called process.exit(${code})`);
+  };
+  for (const [name, level] of [["stdout", "log"], ["stderr", "error"]]) {
+    const write = (chunk, _, done) => void (chunk.length > 0 && log(level, String(chunk).replace(/\n$/, "")), done());
+    Object.defineProperty(process, name, { value: new Writable({ decodeStrings: false, write }), configurable: true });
+  }
+  for (const level of ["log", "info", "debug", "warn", "error"]) console[level] = (...args) => log(level, util.format(...args));
 }
 
-// describe makes data of what a suite exports.
-function describe(value, depth = 0) {
+// describe makes data of what a module exports. keys of objects are told also where they are inherited.
+function describe(value, keys, depth = 0) {
   if (value === undefined) return { $: "undefined" };
-  if (typeof value === "function" || typeof value === "symbol" || typeof value === "bigint" || depth > 64) return { $: "function" };
-  if (typeof value === "number" && !Number.isFinite(value)) return { $: "number", text: String(value) };
+  if (typeof value === "function" || typeof value === "symbol" || typeof value === "bigint") return { $: typeof value };
+  if (depth > 64) return { $: "too deep" };
+  if (typeof value === "number" && !Number.isFinite(value)) return { $: "number" };
   if (typeof value !== "object" || value === null) return value;
   if (value instanceof Promise) return { $: "promise" };
-  if (Array.isArray(value)) return Array.from(value, (item) => describe(item, depth + 1));
-  return { entries: Object.keys(value).map((key) => [key, describe(value[key], depth + 1)]) };
+  if (Array.isArray(value)) return Array.from(value, (item) => describe(item, keys, depth + 1));
+  const all = new Set([...Object.keys(value), ...keys.filter((key) => value[key] !== undefined)]);
+  return { entries: Array.from(all, (key) => [key, describe(value[key], keys, depth + 1)]) };
 }
 
-const cases = new Map();
+const namespaces = new Map(); // of the evaluated modules, by their bundle
+const caseOf = ({ module, name }) => Object.values(namespaces.get(module).default).find((case_) => case_.id === name);
 const verbs = {
-  async load({ bundle, facts }) {
-    prepare(facts);
-    let namespace;
-    await require(bundle)(required, (ns) => (namespace = ns));
-    const list = namespace.default;
-    for (const case_ of typeof list === "object" && list !== null ? Object.values(list) : []) if (typeof case_?.id === "string") cases.set(case_.id, case_);
-    return { exports: describe({ ...namespace }) };
+  async load({ module, keys = [] }) {
+    await require(module)(required, (namespace) => namespaces.set(module, namespace));
+    return { exports: describe({ ...namespaces.get(module) }, keys) };
   },
-  async assert({ case: id, data }, own) {
-    await internal("run").run(cases.get(id), data);
+  async assert(message) {
+    await internal("run").run(caseOf(message), message.data);
   },
-  classify: async ({ case: id, data }) => ({ class: await internal("run").classify(cases.get(id), data) }),
+  classify: async (message) => ({ class: await internal("run").classify(caseOf(message), message.data) }),
+  async hook({ module, name, data }) {
+    const { default: first, reporter } = namespaces.get(module);
+    await [first, reporter].find((object) => typeof object?.[name] === "function")[name](data);
+  },
 };
 
-// lateTimers waits 100 ms for timers after an assertion has ended: what they throw fails the
-// case. Node does not say whose timers they are.
+// Timers belong to the execution that sets them, and end with it.
+for (const name of ["setTimeout", "setInterval"]) {
+  const set = globalThis[name];
+  const owned = (fn, ms, ...args) => {
+    const own = context.getStore();
+    if (!own || typeof fn !== "function") return set(fn, ms, ...args);
+    const run = () => {
+      if (name === "setTimeout") own.timers.delete(timer);
+      fn(...args);
+    };
+    const timer = set(run, ms);
+    own.timers.set(timer, Date.now() + (Number(ms) || 1));
+    return timer;
+  };
+  globalThis[name] = Object.defineProperties(owned, Object.getOwnPropertyDescriptors(set));
+}
+const { clearTimeout: clear } = globalThis;
+globalThis.clearTimeout = globalThis.clearInterval = (timer) => {
+  context.getStore()?.timers.delete(timer);
+  clear(timer);
+};
+
+// lateTimers waits for the timers of an assertion that are due within 100 ms after it has ended:
+// what they throw fails the case.
 async function lateTimers(own) {
-  const turn = () => new Promise((resolve) => setTimeout(resolve, 1));
   const end = Date.now() + 100;
-  while (own.failures.length === 0 && Date.now() < end && process.getActiveResourcesInfo().includes("Timeout")) await turn();
+  while (own.failures.length === 0 && Math.min(...own.timers.values()) < end && Date.now() < end) await sleep(1);
 }
 
 async function execute(message) {
-  const own = { id: message.request, state: { soft: [] }, failures: [] };
+  const own = { id: message.request, state: { soft: [] }, failures: [], pending: new Set(), timers: new Map() };
   running.set(own.id, own);
-  const failed = new Promise((_, reject) => (own.fail = reject));
+  const failed = new Promise((_, reject) => {
+    own.fail = (error) => reject(error, own.failures.push({ error }));
+  });
   failed.catch(() => {});
   let answer = {};
   let thrown;
@@ -188,29 +218,25 @@ async function execute(message) {
   } catch (error) {
     thrown = { error };
   }
+  while (!thrown && own.failures.length === 0 && own.pending.size > 0) await Promise.race([...own.pending, failed]).catch(() => {});
   if (message.verb === "assert" && !thrown) await lateTimers(own);
   await new Promise((resolve) => setImmediate(() => setImmediate(resolve))); // rejections without a handler are found
   running.delete(own.id);
+  own.timers.forEach((_, timer) => clear(timer));
   thrown ??= own.failures[0];
   context.run(own, () => {
     const run = internal("run");
-    const out = { result: own.id, exit: own.exit, ...answer };
+    const out = { result: own.id, ...answer };
     if (message.verb === "assert") out.verdict = run.verdict(thrown !== undefined, thrown?.error, own.state);
     else if (thrown) out.thrown = { ...run.describe(thrown.error), code: typeof thrown.error?.code === "string" ? thrown.error.code : undefined };
     send(out);
   });
 }
 
-// stray is an error that no caller catches. It fails the execution that it belongs to.
-const stray = (error) => {
-  const own = context.getStore() ?? [...running.values()].at(-1);
-  own?.failures.push({ error });
-};
-process.on("unhandledRejection", stray);
-process.on("uncaughtException", (error) => {
-  stray(error);
-  (context.getStore() ?? [...running.values()].at(-1))?.fail(error);
-});
+// An error that no caller catches fails the execution that it belongs to.
+const owner = () => context.getStore() ?? [...running.values()].at(-1);
+process.on("unhandledRejection", (error) => owner()?.failures.push({ error }));
+process.on("uncaughtException", (error) => owner()?.fail(error));
 
 // An execution that waits, while nothing is left that could go on, never ends.
 let idle = 0;
@@ -223,6 +249,7 @@ setInterval(() => {
 
 function handle(message) {
   if (message === null) process.reallyExit(0);
+  if (message.prepare) return prepare(message.prepare);
   if (message.ping) return send({ pong: message.ping });
   if (message.request) return void execute(message);
   const call = waiting.get(message.answer);

@@ -1,3 +1,0 @@
-// node:fs/promises
-"use strict";
-module.exports = require("fs").promises;

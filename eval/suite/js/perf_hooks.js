@@ -1,3 +1,0 @@
-// node:perf_hooks
-"use strict";
-module.exports = { performance: require("performance") };
