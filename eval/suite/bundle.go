@@ -19,6 +19,7 @@ import (
 type bundleInput struct {
 	path string // absolute
 	text string // generated module with the same lines, if the file is not JavaScript
+	plan *yamlPlan
 }
 
 // bundleSource bundles a source with all its imports into a module of Node, with a source map

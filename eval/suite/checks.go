@@ -76,14 +76,21 @@ var checkNames = slices.Sorted(maps.Keys(checks))
 // checkOptions are the keys that may stand beside an assertion.
 var checkOptions = []string{"soft", "message", "question", "class", "minConfidence", "kind", "paths"}
 
-// A check is one assertion as data, as checks.js takes it.
+// A check is one assertion as data. Its arguments are strings, integers, matchers, and lists of them.
 type check struct {
-	Name    string         `json:"name"`
-	Args    []any          `json:"args"`
-	Soft    bool           `json:"soft,omitempty"`
-	Class   any            `json:"class,omitempty"`
-	Options map[string]any `json:"options,omitempty"`
-	script  string         // JavaScript
+	name          string
+	args          []any
+	soft          bool
+	class         *FailureClass // nil: the default
+	message       string        // precedes the message of a failure
+	question      string        // "" is that of the assertion
+	minConfidence string
+	kind          string
+	paths         []string
+	script        string // JavaScript
+
+	file     string // with its position
+	position valuePosition
 }
 
 // readCheck reads an assertion that is written as data: one key is its name.
@@ -92,68 +99,59 @@ func (r *valueReader) readCheck(v any, path string) check {
 	var c check
 	for _, key := range o.keys {
 		switch _, known := checks[key]; {
-		case known && c.Name == "":
-			c.Name = key
+		case known && c.name == "":
+			c.name = key
 		case known:
-			r.reportInvalid(joinPath(path, key), "expected one assertion in each entry; this one has %s, too", c.Name)
+			r.reportInvalid(joinPath(path, key), "expected one assertion in each entry; this one has %s, too", c.name)
 		case !slices.Contains(checkOptions, key):
 			r.setError(joinPath(path, key), unknownCheck(key))
 		}
 	}
-	if c.Name == "" {
+	if c.name == "" {
 		r.reportInvalid(path, "expected an assertion: one of %s", strings.Join(checkNames, ", "))
 		return c
 	}
 	r.checkOptions(o, path, &c)
-	at := joinPath(path, c.Name)
-	params := checks[c.Name]
+	at := joinPath(path, c.name)
+	params := checks[c.name]
 	if params[0].kind == aScript {
-		c.script = r.requireText(o.get(c.Name), at)
+		c.script = r.requireText(o.get(c.name), at)
 		return c
 	}
-	c.Args = r.readArguments(o.get(c.Name), at, params)
+	c.args = r.readArguments(o.get(c.name), at, params)
 	return c
 }
 
 func (r *valueReader) checkOptions(o *dataObject, path string, c *check) {
-	c.Soft = r.readBool(o.get("soft"), joinPath(path, "soft"))
-	c.Options = map[string]any{}
-	if s := r.readText(o.get("message"), joinPath(path, "message")); s != "" {
-		c.Options["message"] = s
-	}
-	if s := r.readText(o.get("question"), joinPath(path, "question")); s != "" {
-		c.Options["explain"] = map[string]any{"question": s}
-	}
-	group, _, _ := strings.Cut(c.Name, ".")
+	c.soft = r.readBool(o.get("soft"), joinPath(path, "soft"))
+	c.message = r.readText(o.get("message"), joinPath(path, "message"))
+	c.question = r.readText(o.get("question"), joinPath(path, "question"))
+	group, _, _ := strings.Cut(c.name, ".")
 	only := func(key, for_ string) bool {
 		if isAbsent(o.get(key)) {
 			return false
 		}
-		if group != for_ && c.Name != for_ {
+		if group != for_ && c.name != for_ {
 			r.reportInvalid(joinPath(path, key), "expected this key to be omitted: it is for %s", for_)
 		}
 		return true
 	}
 	if only("minConfidence", "skills") {
-		c.Options["minConfidence"] = r.readEnum(o.get("minConfidence"), joinPath(path, "minConfidence"), "weak", "medium", "strong", "explicit")
+		c.minConfidence = r.readEnum(o.get("minConfidence"), joinPath(path, "minConfidence"), "weak", "medium", "strong", "explicit")
 	}
 	if only("kind", "files.changed") {
-		c.Options["kind"] = r.readEnum(o.get("kind"), joinPath(path, "kind"), Added, Modified, Deleted)
+		c.kind = r.readEnum(o.get("kind"), joinPath(path, "kind"), Added, Modified, Deleted)
 	}
 	if only("paths", "diff") {
-		c.Options["paths"] = r.readTexts(o.get("paths"), joinPath(path, "paths"))
+		c.paths = r.readTexts(o.get("paths"), joinPath(path, "paths"))
 	}
 	switch class := o.get("class").(type) {
 	case undefined:
 	case string:
-		c.Class = r.readText(class, joinPath(path, "class"))
+		c.class = &FailureClass{ID: r.readText(class, joinPath(path, "class"))}
 	default:
 		f := r.readObject(class, joinPath(path, "class"), "id", "label")
-		made := map[string]any{"id": r.requireText(f.get("id"), joinPath(path, "class.id"))}
-		if label := r.readText(f.get("label"), joinPath(path, "class.label")); label != "" {
-			made["label"] = label
-		}
-		c.Class = made
+		c.class = &FailureClass{ID: r.requireText(f.get("id"), joinPath(path, "class.id")), Label: r.readText(f.get("label"), joinPath(path, "class.label"))}
 	}
 }
 
@@ -250,158 +248,200 @@ func (r *valueReader) readList(v any, path string, kind paramKind) []any {
 }
 
 // readMatcher reads a text, or a regular expression as {regex, flags}.
-func (r *valueReader) readMatcher(v any, path string) any {
+func (r *valueReader) readMatcher(v any, path string) *textMatcher {
 	if s, ok := v.(string); ok {
-		return s
+		return &textMatcher{text: s}
 	}
 	if _, ok := v.(*dataObject); !ok {
 		r.reportInvalid(path, "expected a string, or an object with regex")
-		return ""
+		return &textMatcher{}
 	}
 	o := r.readObject(v, path, "regex", "flags")
-	m := map[string]any{"regex": r.requireText(o.get("regex"), joinPath(path, "regex"))}
-	flags := r.readText(o.get("flags"), joinPath(path, "flags"))
-	if strings.Trim(flags, "imsu") != "" {
+	m := &textMatcher{text: r.requireText(o.get("regex"), joinPath(path, "regex")), flags: r.readText(o.get("flags"), joinPath(path, "flags"))}
+	if strings.Trim(m.flags, "imsu") != "" {
 		r.reportInvalid(joinPath(path, "flags"), "expected letters of i, m, s and u")
+		return m
 	}
-	m["flags"] = flags
+	var err error
+	if m.regexp, err = newRegexp(m.text, m.flags); err != nil {
+		r.reportInvalid(joinPath(path, "regex"), "expected a regular expression of Go (https://golang.org/s/re2syntax): %v. An assertion js takes those of JavaScript", err)
+	}
 	return m
 }
 
-func (r *valueReader) commandMatcher(v any, path string) any {
+func (r *valueReader) readMatchers(v any, path string) []*textMatcher {
+	items, ok := v.(dataList)
+	if !ok {
+		r.reportInvalid(path, "expected a list")
+	}
+	out := make([]*textMatcher, len(items))
+	for i, item := range items {
+		out[i] = r.readMatcher(item, fmt.Sprintf("%s[%d]", path, i))
+	}
+	return out
+}
+
+func (r *valueReader) commandMatcher(v any, path string) matcher {
 	o, ok := v.(*dataObject)
 	if !ok || !isAbsent(o.get("regex")) {
 		return r.readMatcher(v, path)
 	}
 	r.readObject(v, path, "executable", "positionals", "options", "endOfOptions", "strict", "exact")
-	m := map[string]any{}
+	m := &commandMatcher{}
 	if e := o.get("executable"); !isAbsent(e) {
-		m["executable"] = r.readMatcher(e, joinPath(path, "executable"))
+		m.executable = r.readMatcher(e, joinPath(path, "executable"))
 	}
 	if p := o.get("positionals"); !isAbsent(p) {
-		m["positionals"] = r.readList(p, joinPath(path, "positionals"), aMatcher)
+		m.positionals = r.readMatchers(p, joinPath(path, "positionals"))
 	}
 	if p := o.get("options"); !isAbsent(p) {
 		options := r.readObject(p, joinPath(path, "options"))
-		made := map[string]any{}
 		for _, name := range options.keys {
-			made[name] = r.optionValue(options.fields[name], joinPath(path, "options."+name))
-		}
-		m["options"] = made
-	}
-	for _, key := range []string{"endOfOptions", "strict", "exact"} {
-		if f := o.get(key); !isAbsent(f) {
-			m[key] = r.readBool(f, joinPath(path, key))
+			m.options = append(m.options, optionMatcher{name, r.optionValues(options.fields[name], joinPath(path, "options."+name))})
 		}
 	}
+	if end := o.get("endOfOptions"); !isAbsent(end) {
+		m.endOfOptions = new(r.readBool(end, joinPath(path, "endOfOptions")))
+	}
+	strict, exact := r.readBool(o.get("strict"), joinPath(path, "strict")), r.readBool(o.get("exact"), joinPath(path, "exact"))
+	m.strict = strict || exact
 	return m
 }
 
-func (r *valueReader) optionValue(v any, path string) any {
-	if items, ok := v.(dataList); ok {
-		out := make([]any, len(items))
-		for i, item := range items {
-			out[i] = r.optionValue(item, fmt.Sprintf("%s[%d]", path, i))
-		}
-		return out
-	}
+// optionValues reads the values of an option: true, a matcher, or a list of them.
+func (r *valueReader) optionValues(v any, path string) []*textMatcher {
 	if v == true {
-		return true
+		return []*textMatcher{nil}
 	}
-	return r.readMatcher(v, path)
+	items, ok := v.(dataList)
+	if !ok {
+		return []*textMatcher{r.readMatcher(v, path)}
+	}
+	var out []*textMatcher
+	for i, item := range items {
+		out = append(out, r.optionValues(item, fmt.Sprintf("%s[%d]", path, i))...)
+	}
+	return out
 }
 
 // toolMatcher reads {tool, args}: a call matches if its arguments include these.
-func (r *valueReader) toolMatcher(v any, path string) any {
+func (r *valueReader) toolMatcher(v any, path string) *toolMatcher {
 	if s, ok := v.(string); ok {
-		return map[string]any{"tool": s}
+		return &toolMatcher{tool: &textMatcher{text: s}}
 	}
 	o := r.readObject(v, path, "tool", "args", "regex", "flags")
 	if !isAbsent(o.get("regex")) {
-		return map[string]any{"tool": r.readMatcher(v, path)}
+		return &toolMatcher{tool: r.readMatcher(v, path)}
 	}
-	m := map[string]any{}
+	m := &toolMatcher{}
 	if t := o.get("tool"); !isAbsent(t) {
-		m["tool"] = r.readMatcher(t, joinPath(path, "tool"))
+		m.tool = r.readMatcher(t, joinPath(path, "tool"))
 	}
 	if a := o.get("args"); !isAbsent(a) {
-		m["args"] = toPlain(r.readObject(a, joinPath(path, "args")))
+		m.args = r.readWanted(r.readObject(a, joinPath(path, "args")), joinPath(path, "args"))
 	}
 	return m
 }
 
+// readWanted reads data for covers, with an expression in each object that has regex.
+func (r *valueReader) readWanted(v any, path string) any {
+	switch x := v.(type) {
+	case dataList:
+		out := make([]any, len(x))
+		for i := range x {
+			out[i] = r.readWanted(x[i], fmt.Sprintf("%s[%d]", path, i))
+		}
+		return out
+	case *dataObject:
+		if _, ok := x.get("regex").(string); ok {
+			return r.readMatcher(x, path)
+		}
+		out := map[string]any{}
+		for _, key := range x.keys {
+			out[key] = r.readWanted(x.fields[key], joinPath(path, key))
+		}
+		return out
+	}
+	return toPlain(v)
+}
+
+// A runCheck is a command for the workspace, and how it must end.
+type runCheck struct {
+	Command
+	shown          string
+	exitCode       int
+	stdout, stderr *textMatcher // nil: any
+}
+
 // runArgument reads a command: a script, a list of words, or an object with options.
-func (r *valueReader) runArgument(v any, path string) any {
+func (r *valueReader) runArgument(v any, path string) *runCheck {
 	switch v.(type) {
 	case string, dataList:
 		v = &dataObject{keys: []string{"command"}, fields: map[string]any{"command": v}}
 	}
 	o := r.readObject(v, path, "command", "cwd", "env", "stdin", "timeoutMs", "exitCode", "stdout", "stderr")
-	m := map[string]any{}
-	switch c := o.get("command").(type) {
+	c := &runCheck{}
+	switch command := o.get("command").(type) {
 	case dataList:
-		m["command"] = r.readTexts(c, joinPath(path, "command"))
-		if len(c) == 0 {
+		if c.Argv = r.readTexts(command, joinPath(path, "command")); len(c.Argv) == 0 {
 			r.reportInvalid(joinPath(path, "command"), "expected a program and its arguments")
 		}
+		c.shown = strings.Join(c.Argv, " ")
 	default:
-		m["command"] = r.requireText(c, joinPath(path, "command"))
+		c.Script = r.requireText(command, joinPath(path, "command"))
+		c.shown = c.Script
 	}
-	for _, key := range []string{"cwd", "stdin"} {
-		if s := r.readText(o.get(key), joinPath(path, key)); s != "" {
-			m[key] = s
-		}
-	}
-	if env := r.readEnv(o.get("env"), joinPath(path, "env")); env != nil {
-		m["env"] = env
-	}
-	if t := o.get("timeoutMs"); !isAbsent(t) {
-		m["timeoutMs"] = r.readInt(t, joinPath(path, "timeoutMs"), 1)
-	}
-	if c := o.get("exitCode"); !isAbsent(c) {
-		m["exitCode"] = r.readInt(c, joinPath(path, "exitCode"), 0)
-	}
-	for _, key := range []string{"stdout", "stderr"} {
+	c.Dir = r.readText(o.get("cwd"), joinPath(path, "cwd"))
+	c.Stdin = r.readText(o.get("stdin"), joinPath(path, "stdin"))
+	c.Env = r.readEnv(o.get("env"), joinPath(path, "env"))
+	c.Timeout = r.readMillis(o.get("timeoutMs"), joinPath(path, "timeoutMs"))
+	c.exitCode = r.readInt(o.get("exitCode"), joinPath(path, "exitCode"), 0)
+	for key, to := range map[string]**textMatcher{"stdout": &c.stdout, "stderr": &c.stderr} {
 		if s := o.get(key); !isAbsent(s) {
-			m[key] = r.readMatcher(s, joinPath(path, key))
+			*to = r.readMatcher(s, joinPath(path, key))
 		}
 	}
-	return m
+	return c
 }
 
 // budgetUnits are the quantities that can be limited.
 var budgetUnits = []string{"durationMs", "inputTokens", "outputTokens", "totalTokens", "costUsd", "steps", "toolCalls", "commands", "peakMemoryBytes", "requests"}
 
-func (r *valueReader) readBudget(v any, path string) any {
+// A budgetLimit is the most that may be used of a quantity.
+type budgetLimit struct {
+	unit string
+	most float64
+}
+
+func (r *valueReader) readBudget(v any, path string) []budgetLimit {
 	o := r.readObject(v, path, budgetUnits...)
 	if len(o.keys) == 0 {
 		r.reportInvalid(path, "expected at least one limit of %s", strings.Join(budgetUnits, ", "))
 	}
-	m := map[string]any{}
+	var limits []budgetLimit
 	for _, key := range o.keys {
 		if n := r.readNumber(o.fields[key], joinPath(path, key)); n != nil {
-			m[key] = *n
+			limits = append(limits, budgetLimit{key, *n})
 		}
 	}
-	return m
+	return limits
 }
 
-func (r *valueReader) readJudgment(v any, path string) any {
+// A judgeCheck is a question for a judge, and the score that its answer must have.
+type judgeCheck struct {
+	Judge
+	minScore *float64 // nil: the judge says whether it holds
+}
+
+func (r *valueReader) readJudgment(v any, path string) *judgeCheck {
 	if s, ok := v.(string); ok {
-		return map[string]any{"rubric": r.readText(s, path)}
+		return &judgeCheck{Judge: Judge{Rubric: r.readText(s, path)}}
 	}
 	o := r.readObject(v, path, "rubric", "subject", "files", "diff", "model", "minScore")
-	m := map[string]any{"rubric": r.requireText(o.get("rubric"), joinPath(path, "rubric")), "diff": r.readBool(o.get("diff"), joinPath(path, "diff"))}
-	for _, key := range []string{"subject", "model"} {
-		if s := r.readText(o.get(key), joinPath(path, key)); s != "" {
-			m[key] = s
-		}
+	text := func(key string) string { return r.readText(o.get(key), joinPath(path, key)) }
+	return &judgeCheck{
+		Judge: Judge{Rubric: r.requireText(o.get("rubric"), joinPath(path, "rubric")), Subject: text("subject"), Model: text("model"),
+			Diff: r.readBool(o.get("diff"), joinPath(path, "diff")), Files: r.readTexts(o.get("files"), joinPath(path, "files"))},
+		minScore: r.readNumber(o.get("minScore"), joinPath(path, "minScore")),
 	}
-	if f := r.readTexts(o.get("files"), joinPath(path, "files")); f != nil {
-		m["files"] = f
-	}
-	if n := r.readNumber(o.get("minScore"), joinPath(path, "minScore")); n != nil {
-		m["minScore"] = *n
-	}
-	return m
 }

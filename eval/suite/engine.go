@@ -58,6 +58,7 @@ type engine struct {
 	next     int                     // guarded by mu; the last id of a request or a ping
 	requests map[int]*execution      // guarded by mu; under way
 	pongs    map[int]chan<- struct{} // guarded by mu
+	plan     *yamlPlan               // guarded by mu; of the suite, if that is YAML
 	ended    error                   // guarded by mu; why no more requests are answered
 }
 
@@ -414,6 +415,11 @@ func (n *engine) serve(ex *execution, name string, args []json.RawMessage) (any,
 		return n.files.run(ex, &c)
 	case "env":
 		return ex.askEnv(args)
+	case "check":
+		n.mu.Lock()
+		plan := n.plan
+		n.mu.Unlock()
+		return plan.check(ex, args)
 	case "parseCommand":
 		var line string
 		err := readArgs(args, &line)

@@ -17,7 +17,7 @@ func (ex *execution) askEnv(args []json.RawMessage) (any, error) {
 	}
 	args = args[1:]
 	if ex.env == nil {
-		return nil, fmt.Errorf("suite: look at the workspace: %w: this execution has no workspace to look at", fault.Unsupported)
+		return nil, errNoWorkspace
 	}
 	switch op {
 	case "read":

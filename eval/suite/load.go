@@ -44,8 +44,9 @@ type Suite struct {
 	Notices   []string   // what the user should know
 	Logs      []Log      // what it wrote while it was loaded
 
-	loader *Loader // with its temporary directory
-	bundle []byte
+	loader *Loader   // with its temporary directory
+	bundle []byte    // nil: it has no JavaScript
+	plan   *yamlPlan // nil: it is not YAML
 	dirs   []string
 	tmp    string // removed by Close
 
@@ -56,8 +57,18 @@ type Suite struct {
 
 // A realm is the module of a suite, with the ids of its cases.
 type realm struct {
-	*module
-	cases map[string]bool
+	*module // nil: it has no JavaScript
+	plan    *yamlPlan
+	cases   map[string]bool
+}
+
+func (r *realm) broken() bool { return r.module != nil && r.engine.broken() }
+
+func (r *realm) close() error {
+	if r.module == nil {
+		return nil
+	}
+	return r.module.close()
 }
 
 // Load reads a suite: TypeScript, JavaScript, or YAML where the name ends in .yaml or
@@ -83,7 +94,11 @@ func (l *Loader) LoadBoth(ctx context.Context, path, config string) (s *Suite, c
 	if err != nil {
 		return nil, nil, err
 	}
-	use.shared = &sharedEngine{dirs: []string{filepath.Dir(path)}}
+	dir, err := filepath.Abs(filepath.Dir(path))
+	if err != nil {
+		return nil, nil, joinErrors(fmt.Errorf("suite: load %s: %w: %w", path, fault.Of(err), err), removeTmp(tmp))
+	}
+	use.shared = &sharedEngine{dirs: []string{dir}}
 	defer func() {
 		if use.shared.engine != nil {
 			err = joinErrors(err, use.shared.engine.close())
@@ -117,7 +132,10 @@ func (l *Loader) bundleSuite(path string) (*Suite, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Suite{Path: path, Dir: filepath.Dir(path)}
+	s := &Suite{Path: path, Dir: filepath.Dir(path), plan: src.plan}
+	if s.plan != nil && !s.plan.scripts {
+		return s, nil
+	}
 	if s.bundle, err = bundleSource(src); err != nil {
 		return nil, err
 	}
@@ -137,7 +155,10 @@ func (l *Loader) evaluateSuite(ctx context.Context, s *Suite, cfg *Config) (_ *S
 	if err != nil {
 		return nil, joinErrors(err, s.Close())
 	}
-	s.Cases, s.Workspace, s.Tags, s.Notices, s.Logs = read.Cases, read.Workspace, read.Tags, read.Notices, r.logs
+	s.Cases, s.Workspace, s.Tags, s.Notices = read.Cases, read.Workspace, read.Tags, read.Notices
+	if r.module != nil {
+		s.Logs = r.logs
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.realm = r
@@ -148,7 +169,7 @@ func (l *Loader) evaluateSuite(ctx context.Context, s *Suite, cfg *Config) (_ *S
 func (s *Suite) currentRealm(ctx context.Context) (*realm, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.closed && !s.realm.engine.broken() {
+	if !s.closed && !s.realm.broken() {
 		return s.realm, nil
 	}
 	r, err := s.newRealmLocked(ctx)
@@ -247,11 +268,21 @@ func (s *Suite) Close() error {
 
 // newRealm evaluates the suite in a new Node, and reads its exports.
 func (s *Suite) newRealm(ctx context.Context) (*realm, *Suite, error) {
-	m, exports, err := s.loader.evaluateBundle(ctx, "load", s.Path, s.bundle, s.dirs, caseKeys...)
-	if err != nil {
-		return nil, nil, err
+	var m *module
+	var exports *dataObject
+	if s.bundle != nil {
+		var err error
+		if m, exports, err = s.loader.evaluateBundle(ctx, "load", s.Path, s.bundle, s.dirs, caseKeys...); err != nil {
+			return nil, nil, err
+		}
+		m.engine.mu.Lock()
+		m.engine.plan = s.plan
+		m.engine.mu.Unlock()
 	}
-	r, read := &realm{m, map[string]bool{}}, &Suite{Path: s.Path, Dir: s.Dir}
+	if s.plan != nil {
+		exports = s.plan.exports
+	}
+	r, read := &realm{m, s.plan, map[string]bool{}}, &Suite{Path: s.Path, Dir: s.Dir}
 	if err := read.readExports(r, exports); err != nil {
 		return nil, nil, joinErrors(err, r.close())
 	}

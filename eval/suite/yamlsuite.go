@@ -1,7 +1,6 @@
 package suite
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -11,33 +10,37 @@ import (
 	"github.com/croft-run/croft/internal/strictyaml"
 )
 
-// yamlSuite reads a suite in YAML and generates an equivalent module. Each assertion is
-// at its line and column of the file, so that stack traces have the positions of the YAML
-// file.
+// yamlSuite reads a suite in YAML, and generates a module for its JavaScript. Each script is at its
+// line and column of the file, so that stack traces have the positions of the YAML file.
 func yamlSuite(path string) (bundleInput, error) {
 	doc, err := parseYAMLFile("load", path)
 	if err != nil {
 		return bundleInput{}, err
 	}
-	text, bad, broken := doc.writeModule()
+	plan, text, bad, broken := doc.readSuite(path)
 	if broken != nil {
 		return bundleInput{}, &Error{Verb: "load", File: path + broken.At.String(), Code: fault.InvalidArgument, Message: broken.Text}
 	}
 	if bad != nil {
 		return bundleInput{}, &Error{Verb: "load", File: path + doc.positionOf(bad.path), Code: fault.InvalidArgument, Message: bad.message}
 	}
-	return bundleInput{path: path, text: text}, nil
+	return bundleInput{path: path, text: text, plan: plan}, nil
 }
 
-// writeModule generates TypeScript for a suite. broken is the first script with a syntax
+// readSuite reads a suite, and generates its module. broken is the first script with a syntax
 // error.
-func (d *yamlDocument) writeModule() (text string, bad *badValue, broken *strictyaml.Error) {
+func (d *yamlDocument) readSuite(file string) (plan *yamlPlan, text string, bad *badValue, broken *strictyaml.Error) {
 	r := &valueReader{what: "suite"}
+	plan = &yamlPlan{exports: newObject(), plain: map[string][]*check{}}
 	top := r.readObject(d.value, "", "cases", "workspace")
-	w := &layout{}
-	w.write(`import { check, ready } from "croft:builtin/checks"; import { assert, commandMatcher } from "skillgym"; const run = [], classes = [];`)
+	w := &layout{plan: plan, file: file}
+	w.write(`import { check } from "croft:builtin/checks"; import { assert, commandMatcher } from "skillgym"; const run = [], classes = [];`)
 	var out []string
-	each := func(v any, path, id string) { out = append(out, d.writeCase(r, w, v, path, id)) }
+	var list dataList
+	each := func(v any, path, id string) {
+		data, expr := d.writeCase(r, w, v, path, id)
+		list, out = append(list, data), append(out, expr)
+	}
 	switch cases := top.get("cases").(type) {
 	case dataList:
 		for i, c := range cases {
@@ -56,83 +59,86 @@ func (d *yamlDocument) writeModule() (text string, bad *badValue, broken *strict
 	if ws := top.get("workspace"); !isAbsent(ws) {
 		r.what = "suite config"
 		r.readWorkspace(ws, "workspace")
-		w.write("\nexport const workspace = " + r.encodeJSON(ws, "workspace") + ";")
+		plan.exports.set("workspace", ws)
 	}
 	w.write("\nexport default [" + strings.Join(out, ",") + "];\n")
-	return w.text(), r.err, w.broken
+	plan.exports.set("default", list)
+	return plan, w.text(), r.err, w.broken
 }
 
-// writeCase writes the assertions of a case, and returns the case as an expression that
-// refers to them.
-func (d *yamlDocument) writeCase(r *valueReader, w *layout, v any, path, id string) string {
+// writeCase writes the JavaScript of a case, and returns the case as data, and as an expression that
+// refers to it.
+func (d *yamlDocument) writeCase(r *valueReader, w *layout, v any, path, id string) (data *dataObject, expr string) {
 	o := r.readObject(v, path, "id", "prompt", "tags", "timeoutMs", "expectedFail", "classifyFailure", "assert")
-	fields := map[string]any{}
+	data = newObject()
 	for _, key := range []string{"id", "prompt", "tags", "timeoutMs", "expectedFail"} {
 		if f := o.get(key); !isAbsent(f) {
-			fields[key] = toPlain(f)
+			data.set(key, f)
 		}
 	}
-	if _, given := fields["id"]; !given && id != "" {
-		fields["id"] = id
+	if isAbsent(data.get("id")) && id != "" {
+		data.set("id", id)
 	}
-	if s, ok := fields["id"].(string); !ok || strings.TrimSpace(s) == "" {
-		r.reportInvalid(joinPath(path, "id"), "expected non-empty string")
-	}
+	data.set("assert", aFunction)
+	id = r.requireText(data.get("id"), joinPath(path, "id"))
 	r.requireText(o.get("prompt"), joinPath(path, "prompt"))
 	r.readMillis(o.get("timeoutMs"), joinPath(path, "timeoutMs"))
 	r.readTexts(o.get("tags"), joinPath(path, "tags"))
 	r.readBool(o.get("expectedFail"), joinPath(path, "expectedFail"))
 
-	data, err := json.Marshal(fields)
-	if err != nil {
-		r.reportInvalid(path, "expected plain data")
-	}
 	from := w.asserts
-	d.writeAssertions(r, w, o.get("assert"), joinPath(path, "assert"))
-	expr := fmt.Sprintf("{...%s, async assert(report, ctx) { for (const step of run.slice(%d, %d)) await step(report, ctx); }", data, from, w.asserts)
+	checks, plain := d.readAssertions(r, w, o.get("assert"), joinPath(path, "assert"))
+	if plain {
+		w.plan.plain[id] = checks
+	}
+	expr = fmt.Sprintf("{id: %s, async assert(report, ctx) { for (const step of run.slice(%d, %d)) await step(report, ctx); }", jsonText(id), from, w.asserts)
 	if script := r.readText(o.get("classifyFailure"), joinPath(path, "classifyFailure")); script != "" {
+		data.set("classifyFailure", aFunction)
 		expr += fmt.Sprintf(", classifyFailure(result) { return classes[%d](result); }", w.classes)
 		w.classes++
 		d.writeScript(w, script, joinPath(path, "classifyFailure"), "classes.push((result) => {")
 	}
-	return expr + "}"
+	return data, expr + "}"
 }
 
-// writeAssertions writes the assertions of a case: a list of data, or JavaScript.
-func (d *yamlDocument) writeAssertions(r *valueReader, w *layout, v any, path string) {
+// readAssertions reads the assertions of a case: a list of data, or JavaScript, which it writes. plain
+// is that there is none.
+func (d *yamlDocument) readAssertions(r *valueReader, w *layout, v any, path string) (checks []*check, plain bool) {
 	switch x := v.(type) {
 	case string:
 		w.asserts++
 		d.writeScript(w, r.readText(x, path), path, scriptHead)
+		return nil, false
 	case dataList:
 		if len(x) == 0 {
 			r.reportInvalid(path, "expected at least one assertion")
 		}
+		plain = true
 		for i, item := range x {
 			at := fmt.Sprintf("%s[%d]", path, i)
 			c := r.readCheck(item, at)
 			w.asserts++
 			if c.script != "" {
+				plain = false
 				d.writeScript(w, c.script, at+".js", scriptHead)
 				continue
 			}
-			raw, err := json.Marshal(c)
-			if err != nil {
-				r.reportInvalid(at, "expected plain data")
-			}
-			p := d.positions[at]
-			w.writeAt(p.Line-1, 1, "run.push(((entry) => (report) =>")
-			w.writeAt(p.Line, p.Column, "check(entry, report))(ready("+string(raw)+")));")
+			c.file, c.position = w.file, d.positions[at]
+			w.write(fmt.Sprintf(" run.push(() => check(%d));", len(w.plan.checks)))
+			w.plan.checks = append(w.plan.checks, &c)
+			checks = append(checks, &c)
 		}
 	default:
 		r.reportInvalid(path, "expected a list of assertions, or JavaScript with report, ctx and assert")
 	}
+	return checks, plain
 }
 
 const scriptHead = "run.push(async (report, ctx) => {"
 
 // writeScript writes JavaScript at its position in the file.
 func (d *yamlDocument) writeScript(w *layout, text, path, head string) {
+	w.plan.scripts = true
 	p := d.positions[path]
 	if w.broken == nil {
 		w.broken = p.checkScript(text)
@@ -174,15 +180,6 @@ func (p valuePosition) checkScript(text string) *strictyaml.Error {
 	return &strictyaml.Error{At: at, Text: told}
 }
 
-// encodeJSON encodes data for the module.
-func (r *valueReader) encodeJSON(v any, path string) string {
-	raw, err := json.Marshal(toPlain(v))
-	if err != nil {
-		r.reportInvalid(path, "expected plain data")
-	}
-	return string(raw)
-}
-
 // A layout is text that is written at given lines and columns, if earlier text has not
 // passed them.
 type layout struct {
@@ -190,6 +187,9 @@ type layout struct {
 	line, column int // of what comes next, from 0
 	asserts      int // functions in run
 	classes      int // functions in classes
+
+	plan *yamlPlan
+	file string
 
 	broken *strictyaml.Error // the first script with a syntax error
 }

@@ -107,6 +107,7 @@ const host = {
   parseCommand: (line) => callNow("parseCommand", line),
   fs: (...args) => callNow("fs", ...args),
   env: (...args) => callNow("env", ...args),
+  check: (number) => callLater("check", number),
   envAsync: (...args) => callLater("env", ...args),
 };
 
