@@ -50,7 +50,7 @@ test-all: ## every test, trpc-agent-go's own tests on one provider, and a releas
 	$(MAKE) test-trpc TRPC=local
 	$(MAKE) test-release
 
-test-compat: deps guests test-trpc $(if $(E2B_SUITES),test-e2b) ## side by side with the originals (skillgym, Node, MCP's conformance checks, trpc-agent-go, E2B); prints tables
+test-compat: deps guests test-trpc $(if $(E2B_SUITES),test-e2b) ## side by side with the originals (skillgym, MCP's conformance checks, trpc-agent-go, E2B); prints tables
 	$(GO) test -count=1 -v -run 'SideBySide|AnswerAs' ./eval ./eval/suite
 	$(GO) test -count=1 -v -run '^TestConformance$$' ./e2e
 

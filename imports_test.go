@@ -116,7 +116,7 @@ var may = []struct{ pkg, imports string }{
 	{"internal/eval/agent", "fault secret workspace/driver eval/session"},
 	{"internal/eval/replay", "fault secret"},
 	{"internal/eval/judge", "fault"},
-	{"eval/suite", "fault event workspace/driver internal/host/files internal/suggest internal/locktmp"},
+	{"eval/suite", "fault event workspace/driver internal/host/files internal/suggest internal/locktmp internal/tail"},
 	{"eval", "internal/diskreserve fault event secret workspace workspace/driver snapshot internal/host/files internal/host/process internal/host/toolchain eval/session internal/eval/agent eval/suite internal/eval/judge internal/eval/replay internal/locktmp internal/tail"},
 	{"eval/evaltest", "eval eval/suite provider/sandbox"},
 	{"internal/web/build", ""},

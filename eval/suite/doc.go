@@ -19,34 +19,33 @@
 //
 // esbuild bundles the file with what it imports, so that enum, paths of a
 // tsconfig, imports without an extension and TypeScript below a commonjs
-// package.json all work. The bundle is evaluated once, in goja, an engine for
-// JavaScript in Go, and stays: what a suite keeps in variables of its module lasts
-// from one execution to the next, as it does in Node. One goroutine owns the
-// engine. Tasks of executions run on it one after another, and while one waits (for a command in its
-// workspace, a judge, a timer) others run; soft failures are kept
-// apart by the asynchronous context. Each task has a limit in time, and one of
-// memory that is sampled, so that an assertion that never ends fails alone. An operation that
-// allocates much at once (a buffer, a repeated text, a filled array)
-// is checked first, and is a RangeError with the code E_RESOURCE_EXHAUSTED beyond that limit.
+// package.json all work. The bundle is evaluated once, in a Node, and stays: what a suite keeps in
+// variables of its module lasts from one execution to the next. js/engine.js is the program that Node
+// runs. Requests and answers are lines of JSON on its standard input and output; while one execution waits
+// (for a command in its workspace, a judge, a timer) others run, and what belongs to which
+// is known by the asynchronous context. A Node that gives no control back for ten seconds is killed. The
+// executions that were in it are then repeated alone, so that only the one that
+// caused it fails.
+//
+// [Loader.Node] says where Node runs: croft eval starts it in a sandbox. Without that it is a child of
+// this process, and a suite may do what the user may.
+//
+// A suite in YAML is checked by this package itself. Node runs only the cases with JavaScript.
 //
 // Stack traces name the lines and columns of the file that was written.
 //
 // # What a suite can reach
 //
-// The module skillgym, with the groups of assertions that Croft adds; node:assert,
-// node:path, node:url, node:os, node:fs and node:fs/promises; process, console,
-// timers, URL, structuredClone. Files are those of the suite's directory, of its
-// configuration's, and of the run: its workspace, its artifacts and a temporary
+// The module skillgym, with the groups of assertions that Croft adds, and all of Node. node:fs is
+// served by this process, so that it finds the workspace of an execution with every provider. It
+// reaches the suite's directory, its
+// configuration's, and those of the run: its workspace, its artifacts and a temporary
 // directory, which os.tmpdir() names. Any other path is a SandboxViolation, decided
-// by internal/host/files. There is no network and no process but those that an
-// assertion asks its workspace for. Any other import is an error that names it.
+// by internal/host/files.
 //
 // # What is not prevented
 //
-// A suite is the user's own program: the engine is in this process, its
-// memory is sampled and not isolated, and a single built-in operation (a regular
-// expression that backtracks without end, a replacement that makes terabytes of a
-// text) can't be interrupted. Nor can esbuild: a
+// esbuild runs in this process and can't be interrupted: a
 // suite that is written to keep its parser busy, such as thousands of nested type
 // arguments, does so for hours. Untrusted TypeScript is run by package interp/isolate.
 package suite
