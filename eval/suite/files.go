@@ -50,6 +50,7 @@ func (f *fileModule) close() error {
 	for _, root := range f.roots {
 		errs = append(errs, root.Close())
 	}
+	clear(f.roots)
 	return errors.Join(errs...)
 }
 

@@ -28,10 +28,23 @@ type Loader struct {
 	shared *sharedEngine // nil: each file has an engine of its own
 }
 
-// A sharedEngine is the one in which a configuration was evaluated, for its suite.
+// A sharedEngine is the one in which a configuration and its suite are evaluated. start starts it,
+// once.
 type sharedEngine struct {
-	dirs   []string // of both
-	engine *engine  // nil before and afterwards
+	dirs    []string // of both
+	start   func() (*engine, error)
+	started bool
+}
+
+func (e *sharedEngine) close() error {
+	if !e.started {
+		return nil
+	}
+	n, err := e.start()
+	if err != nil {
+		return nil // who asked for it was told
+	}
+	return n.close()
 }
 
 // A Suite is what a file exports. It may be used from any number of goroutines.
@@ -94,17 +107,17 @@ func (l *Loader) LoadBoth(ctx context.Context, path, config string) (s *Suite, c
 	if err != nil {
 		return nil, nil, err
 	}
-	dir, err := filepath.Abs(filepath.Dir(path))
-	if err != nil {
-		return nil, nil, joinErrors(fmt.Errorf("suite: load %s: %w: %w", path, fault.Of(err), err), removeTmp(tmp))
-	}
-	use.shared = &sharedEngine{dirs: []string{dir}}
 	defer func() {
-		if use.shared.engine != nil {
-			err = joinErrors(err, use.shared.engine.close())
-		}
 		if err != nil {
 			err = joinErrors(err, removeTmp(tmp))
+		}
+	}()
+	if use.shared, err = use.shareEngine(ctx, path, config); err != nil {
+		return nil, nil, err
+	}
+	defer func() {
+		if err != nil || s.bundle == nil {
+			err = joinErrors(err, use.shared.close())
 		}
 	}()
 	var wg sync.WaitGroup
@@ -118,8 +131,26 @@ func (l *Loader) LoadBoth(ctx context.Context, path, config string) (s *Suite, c
 	if s, err = use.evaluateSuite(ctx, s, cfg); err != nil {
 		return nil, nil, err
 	}
-	s.tmp = tmp
+	s.tmp, s.loader.shared = tmp, nil
 	return s, cfg, nil
+}
+
+// shareEngine returns the engine for a suite and its configuration. It starts while they are bundled.
+func (l *Loader) shareEngine(ctx context.Context, path, config string) (*sharedEngine, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("suite: load %s: %w: %w", path, fault.Of(err), err)
+	}
+	found, err := findConfig(path, config)
+	if err != nil {
+		return nil, err
+	}
+	e := &sharedEngine{dirs: slices.Compact([]string{filepath.Dir(abs), filepath.Dir(found)})}
+	e.start = sync.OnceValues(func() (*engine, error) { return l.startEngine(ctx, e.dirs) })
+	if e.started = !isYAML(abs) || !isYAML(found); e.started {
+		go e.start() //nolint:errcheck // who needs it asks again
+	}
+	return e, nil
 }
 
 // bundleSuite bundles the suite at path, without evaluating it.
@@ -292,16 +323,13 @@ func (s *Suite) newRealm(ctx context.Context) (*realm, *Suite, error) {
 // evaluateBundle evaluates a bundle in a Node of its own, which may read the directories, or in
 // the shared one.
 func (l *Loader) evaluateBundle(ctx context.Context, verb, path string, bundle []byte, dirs []string, keys ...string) (*module, *dataObject, error) {
-	var n *engine
-	var err error
+	start := func() (*engine, error) { return l.startEngine(ctx, dirs) }
 	if l.shared != nil {
-		dirs = append(slices.Clone(dirs), l.shared.dirs...)
-		n, l.shared.engine = l.shared.engine, nil
+		start, l.shared.started = l.shared.start, true
 	}
-	if n == nil || n.broken() {
-		if n, err = l.startEngine(ctx, dirs); err != nil {
-			return nil, nil, err
-		}
+	n, err := start()
+	if err != nil {
+		return nil, nil, err
 	}
 	m, exports, err := n.evaluate(ctx, verb, path, bundle, keys...)
 	if err != nil {
@@ -441,7 +469,6 @@ func (l *Loader) evalData(ctx context.Context, path string) (data any, err error
 		data = exports
 	}
 	if l.shared != nil {
-		l.shared.engine = m.engine
 		return data, nil
 	}
 	return data, m.close()

@@ -18,7 +18,8 @@ function send(message) {
   for (let at = 0; at < data.length; ) at += nodeFs.writeSync(1, data, at);
 }
 
-// A thread reads, so that a call can wait for its answer without a turn of the loop.
+// A thread reads, so that a call can wait for its answer without a turn of the loop. It starts with
+// the first request, and what comes before that is read here.
 const shared = new Int32Array(new SharedArrayBuffer(4));
 const { port1: inbox, port2 } = new MessageChannel();
 const reader = `
@@ -26,19 +27,39 @@ const { workerData } = require("node:worker_threads");
 const { readSync } = require("node:fs");
 const decoder = new (require("node:string_decoder").StringDecoder)("utf8");
 const chunk = Buffer.alloc(1 << 16);
-let rest = "";
-for (;;) {
-  const n = readSync(0, chunk);
-  const lines = (rest + decoder.write(chunk.subarray(0, n))).split("\\n");
+let rest = decoder.write(workerData.rest);
+for (let n = 1; n > 0; ) {
+  const lines = rest.split("\\n");
   rest = lines.pop();
-  if (n === 0) lines.push("null");
   for (const line of lines) workerData.port.postMessage(line);
   Atomics.add(workerData.shared, 0, 1);
   Atomics.notify(workerData.shared, 0);
-  if (n === 0) break;
-}`;
-new Worker(reader, { eval: true, workerData: { port: port2, shared }, transferList: [port2] }).unref();
-inbox.on("message", (line) => handle(JSON.parse(line)));
+  n = readSync(0, chunk);
+  rest += decoder.write(chunk.subarray(0, n));
+}
+workerData.port.postMessage("null");
+Atomics.add(workerData.shared, 0, 1);
+Atomics.notify(workerData.shared, 0);`;
+
+function readFirst() {
+  const chunk = Buffer.alloc(1 << 16);
+  let rest = Buffer.alloc(0);
+  for (;;) {
+    for (let end = rest.indexOf("\n"); end >= 0; end = rest.indexOf("\n")) {
+      const message = JSON.parse(rest.subarray(0, end));
+      rest = rest.subarray(end + 1);
+      if (message.request) {
+        new Worker(reader, { eval: true, workerData: { port: port2, shared, rest }, transferList: [port2] }).unref();
+        inbox.on("message", (line) => handle(JSON.parse(line)));
+        return handle(message);
+      }
+      handle(message);
+    }
+    const n = nodeFs.readSync(0, chunk);
+    if (n === 0) process.reallyExit(0);
+    rest = Buffer.concat([rest, chunk.subarray(0, n)]);
+  }
+}
 
 let calls = 0;
 const waiting = new Map(); // calls that wait for an answer, by id
@@ -262,3 +283,5 @@ function handle(message) {
     call.reject(error);
   }
 }
+
+readFirst();
