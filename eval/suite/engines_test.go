@@ -88,3 +88,12 @@ func TestAMissingNode(t *testing.T) {
 		t.Errorf("error = %v, want not found with a hint", err)
 	}
 }
+
+// TestALogThatFillsThePipe: a pipe that something made non-blocking takes a long line, too.
+func TestALogThatFillsThePipe(t *testing.T) {
+	s := load(t, "a.mjs", `import net from "node:net";
+export default [{ id: "c", prompt: "p", assert() { new net.Socket({ fd: 1, readable: false }).unref(); for (let i = 0; i < 10; i++) console.log("x".repeat(1e5)); } }];`)
+	if out := judge(t, s, "c", `{}`, nil); !out.Passed || len(out.Logs) != 10 || len(out.Logs[9].Text) != 1e5 {
+		t.Errorf("%+v with %d logs, want passed with 10", out.Error, len(out.Logs))
+	}
+}

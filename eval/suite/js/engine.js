@@ -13,9 +13,17 @@ const { MessageChannel, Worker, receiveMessageOnPort } = require("node:worker_th
 const context = new AsyncLocalStorage();
 const running = new Map(); // executions by id
 
+const wakeUp = new Int32Array(new SharedArrayBuffer(4));
 function send(message) {
   const data = Buffer.from(JSON.stringify(message) + "\n");
-  for (let at = 0; at < data.length; ) at += nodeFs.writeSync(1, data, at);
+  for (let at = 0; at < data.length; ) {
+    try {
+      at += nodeFs.writeSync(1, data, at);
+    } catch (error) {
+      if (error.code !== "EAGAIN") throw error; // the pipe is full, and something made it non-blocking
+      Atomics.wait(wakeUp, 0, 0, 1);
+    }
+  }
 }
 
 // A thread reads, so that a call can wait for its answer without a turn of the loop. It starts with
