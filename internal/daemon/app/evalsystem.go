@@ -75,7 +75,7 @@ func OpenEval(ctx context.Context, cfg EvalConfig) (*EvalSystem, error) {
 		roots = slices.Concat(roots, cfg.Own)
 	}
 	g.provider, err = sandbox.New(&sandbox.Config{
-		Root: filepath.Join(g.dir, "ws"), Forbidden: []string{data}, Roots: roots, Log: cfg.Log,
+		Root: filepath.Join(g.dir, "ws"), Cache: filepath.Join(data, "sandbox"), Forbidden: []string{data}, Roots: roots, Log: cfg.Log,
 		Secrets: secrets, Credentials: egressCredentials(cfg.Settings), Upstream: upstreamProxy(cfg.Settings), Events: cfg.Events, LocalHandler: cfg.LocalHandler,
 	})
 	if err != nil {
