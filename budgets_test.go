@@ -32,7 +32,7 @@ var exceptions = map[string]int{
 	"lines tool":                            7800,
 	"methods client Client":                 76,
 	"methods internal/daemon/app System":    127,
-	"methods internal/daemon/cli command":   359,
+	"methods internal/daemon/cli command":   360,
 	"methods internal/daemon/config Config": 70,
 	"methods internal/server/e2b Server":    101,
 	"methods internal/server/rest Server":   201,
