@@ -26,11 +26,7 @@ import (
 // that results go to the artifact directory of the test.
 func Run(t *testing.T, path string, opts *eval.Options) *eval.Result {
 	t.Helper()
-	cfg, err := suite.LoadConfig(t.Context(), path, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := suite.Load(t.Context(), path, cfg)
+	s, cfg, err := new(suite.Loader).LoadBoth(t.Context(), path, "")
 	if err != nil {
 		t.Fatal(err)
 	}

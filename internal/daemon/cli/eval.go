@@ -220,42 +220,44 @@ func (s *loadedSuite) Close() error { return errors.Join(s.Suite.Close(), locktm
 // unless the user named another provider than the sandbox: then Node runs without one.
 func (a *command) nodeStarter(provider string) func(context.Context, suite.NodeStart) (*suite.NodeProcess, error) {
 	return func(ctx context.Context, start suite.NodeStart) (*suite.NodeProcess, error) {
-		p, err := a.startSandboxedNode(ctx, start)
-		if code := fault.Of(err); code != fault.Unsupported && code != fault.Unavailable {
+		p, lacking, err := a.startSandboxedNode(ctx, start)
+		switch {
+		case lacking == nil:
 			return p, err
+		case provider == "" || provider == sandboxKind:
+			return nil, fmt.Errorf("%w (with --provider local Node runs without a sandbox)", err)
 		}
-		if provider == "" || provider == sandboxKind {
-			return nil, fmt.Errorf("%w (--provider local runs it without a sandbox)", err)
-		}
-		a.note("croft: the suite's Node runs without a sandbox: %v", err)
+		a.note("croft: the suite's Node runs without a sandbox: %v", lacking)
 		return suite.StartNode(ctx, start)
 	}
 }
 
-func (a *command) startSandboxedNode(ctx context.Context, start suite.NodeStart) (*suite.NodeProcess, error) {
+// startSandboxedNode starts Node in a sandbox. lacking is why this host has none.
+func (a *command) startSandboxedNode(ctx context.Context, start suite.NodeStart) (p *suite.NodeProcess, lacking, err error) {
 	if _, err := suite.FindNode(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	settings, err := a.settings()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	own, err := absDirs(append(slices.Clone(start.Dirs), start.Tmp)...)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	sys, err := app.OpenEval(ctx, app.EvalConfig{Settings: settings, Own: own, Log: a.newLogger(slog.LevelError)})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	closeSystem := func() error { return sys.Close(context.WithoutCancel(ctx)) }
-	p, err := eval.NodeIn(&eval.Sandbox{Provider: sys.Provider})(ctx, start)
+	envs := &eval.Sandbox{Provider: sys.Provider}
+	p, err = eval.NodeIn(envs)(ctx, start)
 	if err != nil {
-		return nil, errors.Join(err, closeSystem())
+		return nil, envs.Ready(ctx), errors.Join(err, closeSystem())
 	}
 	closeNode := p.Close
 	p.Close = sync.OnceValue(func() error { return errors.Join(closeNode(), closeSystem()) })
-	return p, nil
+	return p, nil, nil
 }
 
 // loadSuite reads a suite and its configuration. provider is the one that the user named.
