@@ -221,15 +221,20 @@ func (s *loadedSuite) Close() error { return errors.Join(s.Suite.Close(), locktm
 func (a *command) nodeStarter(provider string) func(context.Context, suite.NodeStart) (*suite.NodeProcess, error) {
 	return func(ctx context.Context, start suite.NodeStart) (*suite.NodeProcess, error) {
 		p, lacking, err := a.startSandboxedNode(ctx, start)
-		switch {
-		case lacking == nil:
+		if lacking == nil {
 			return p, err
-		case provider == "" || provider == sandboxKind:
-			return nil, fmt.Errorf("%w (with --provider local Node runs without a sandbox)", err)
 		}
-		a.note("croft: the suite's Node runs without a sandbox: %v", lacking)
-		return suite.StartNode(ctx, start)
+		return a.startNodeWithout(ctx, provider, start, err)
 	}
+}
+
+// startNodeWithout starts Node on a host without a sandbox, which the error says.
+func (a *command) startNodeWithout(ctx context.Context, provider string, start suite.NodeStart, err error) (*suite.NodeProcess, error) {
+	if provider == "" || provider == sandboxKind {
+		return nil, fmt.Errorf("%w (with --provider local Node runs without a sandbox)", err)
+	}
+	a.note("croft: the suite's Node runs without a sandbox: %v", err)
+	return suite.StartNode(ctx, start)
 }
 
 // startSandboxedNode starts Node in a sandbox. lacking is why this host has none.
