@@ -21,7 +21,8 @@ import (
 // its own script filters it.
 func TestPageOfManyCases(t *testing.T) {
 	const cases = 500
-	runners := []session.Runner{session.NewRunner("fast", session.Agent{Type: "command", Model: "m"}), session.NewRunner("slow", session.Agent{Type: "command", Model: "n"})}
+	runners := []session.Runner{session.NewRunner("fast", session.Agent{Type: "command", Model: "m"}), session.NewRunner("slow",
+		session.Agent{Type: "command", Model: "n"})}
 	res := &Result{SuitePath: "/repo/s.ts", StartedAt: "2026-11-15T09:00:00.000Z", ArtifactDir: t.TempDir()}
 	for i := range cases {
 		c := CaseResult{CaseID: fmt.Sprintf("case-%03d", i), Passed: i%10 != 0}
@@ -68,8 +69,10 @@ func TestPageOfManyCases(t *testing.T) {
 // pageRunner is a program that runs the script of a page over its elements, without a browser,
 // and prints how many cases the page says are shown by each search.
 const pageRunner = `const { elements, script, searches } = JSON.parse(require("fs").readFileSync(0, "utf8"));
-for (const e of elements) Object.assign(e, { value: "", addEventListener() {}, classList: { contains: (name) => e.classes.includes(name) } });
-globalThis.document = { getElementById: (id) => elements.find((e) => e.id === id), querySelectorAll: () => elements.filter((e) => e.classes.includes("case")) };
+for (const e of elements) Object.assign(e, { value: "", addEventListener() {},
+	classList: { contains: (name) => e.classes.includes(name) } });
+globalThis.document = { getElementById: (id) => elements.find((e) => e.id === id),
+	querySelectorAll: () => elements.filter((e) => e.classes.includes("case")) };
 Object.assign(globalThis, { addEventListener() {}, location: { hash: "" } });
 const filter = new Function(script + "; return (text, kind) => { search.value = text; verdict.value = kind; filter(); return document.getElementById('shown').textContent; }")();
 console.log(JSON.stringify(searches.map(([text, kind]) => filter(text, kind))));`

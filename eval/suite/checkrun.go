@@ -198,7 +198,8 @@ var (
 )
 
 // sequence checks a list of values: commands or file reads.
-func (c *checkRun) sequence(label string, questions map[string]string, values []string, show func(string) string, member string) *checkFailure {
+func (c *checkRun) sequence(label string, questions map[string]string, values []string, show func(string) string,
+	member string) *checkFailure {
 	observed := observe(label, values, show)
 	ask := func(args ...any) string { return fmt.Sprintf(questions[member], args...) }
 	plain := func(text string) string { return text }
@@ -218,7 +219,8 @@ func (c *checkRun) sequence(label string, questions map[string]string, values []
 	case "before":
 		first, second := c.args[0].(matcher), c.args[1].(matcher)
 		detail := fmt.Sprintf("Expected %s to contain a value matching %s before %s.", label, first.describe(), second.describe())
-		return inOrder(slices.IndexFunc(values, first.matches), slices.IndexFunc(values, second.matches), detail, observed, ask(first.describe(), second.describe()))
+		return inOrder(slices.IndexFunc(values, first.matches), slices.IndexFunc(values, second.matches), detail, observed,
+			ask(first.describe(), second.describe()))
 	}
 	m := c.args[0].(matcher)
 	what := m.describe()
@@ -235,11 +237,13 @@ func (c *checkRun) sequence(label string, questions map[string]string, values []
 		ok := len(values) > 0 && m.matches(values[len(values)-1])
 		return expect(ok, fmt.Sprintf("Expected the last %s value to match %s.", label, what), observed, ask(what))
 	case "exactlyOne":
-		return expect(found == 1, fmt.Sprintf("Expected %s to have 1 value(s) matching %s, but found %d.", label, what, found), observed, ask(what))
+		return expect(found == 1, fmt.Sprintf("Expected %s to have 1 value(s) matching %s, but found %d.", label, what, found), observed,
+			ask(what))
 	}
 	n := c.args[1].(int)
 	ok, amount := amountOf(member, found, n)
-	return expect(ok, fmt.Sprintf("Expected %s to have %s value(s) matching %s, but found %d.", label, amount, what, found), observed, ask(what, n))
+	return expect(ok, fmt.Sprintf("Expected %s to have %s value(s) matching %s, but found %d.", label, amount, what, found), observed,
+		ask(what, n))
 }
 
 // amountOf says whether a number is as the member wants it, and how messages say that.
@@ -299,7 +303,8 @@ func (c *checkRun) toolCalls(member string) *checkFailure {
 	case "before":
 		first, second := c.args[0].(*toolMatcher), c.args[1].(*toolMatcher)
 		both := first.describe() + " before " + second.describe()
-		return inOrder(slices.IndexFunc(calls, first.matches), slices.IndexFunc(calls, second.matches), "Expected tool calls to contain "+both+".", observed,
+		return inOrder(slices.IndexFunc(calls, first.matches), slices.IndexFunc(calls, second.matches),
+			"Expected tool calls to contain "+both+".", observed,
 			"You were expected to make a tool call matching "+both+". Why did you choose a different order?")
 	case "sequence":
 		wanted := matchersOf[*toolMatcher](c.args[0])
@@ -308,7 +313,8 @@ func (c *checkRun) toolCalls(member string) *checkFailure {
 		for _, m := range wanted {
 			next := slices.IndexFunc(calls[at+1:], m.matches)
 			if next < 0 {
-				return expect(false, fmt.Sprintf("Expected tool calls to contain the sequence %s, but %s was not found after index %d.", whole, m.describe(), at), observed,
+				return expect(false, fmt.Sprintf("Expected tool calls to contain the sequence %s, but %s was not found after index %d.", whole,
+					m.describe(), at), observed,
 					"You were expected to follow this tool call sequence: "+whole+". Why did you choose a different sequence?")
 			}
 			at += 1 + next
@@ -321,7 +327,8 @@ func (c *checkRun) toolCalls(member string) *checkFailure {
 		})
 		names := orNone(describeAll(allowed, ", "))
 		unexpected := strings.TrimPrefix(observe("", others, showToolCall), "Observed : ")
-		return expect(len(others) == 0, fmt.Sprintf("Expected tool calls to contain only matches from: %s. Unexpected: %s.", names, unexpected), observed,
+		return expect(len(others) == 0, fmt.Sprintf("Expected tool calls to contain only matches from: %s. Unexpected: %s.", names,
+			unexpected), observed,
 			"You were expected to make only tool calls matching one of: "+names+". Why did you choose different tools?")
 	}
 	m := c.args[0].(*toolMatcher)
@@ -331,7 +338,8 @@ func (c *checkRun) toolCalls(member string) *checkFailure {
 			"You were expected to make a tool call matching "+m.describe()+". Why did you not do that?")
 	}
 	ok, amount := amountOf(member, found, c.args[1].(int))
-	why := map[string]string{"count": "Why did your tool choices differ?", "atLeast": "Why did you make fewer?", "atMost": "Why did you make more?"}[member]
+	why := map[string]string{"count": "Why did your tool choices differ?", "atLeast": "Why did you make fewer?",
+		"atMost": "Why did you make more?"}[member]
 	return expect(ok, fmt.Sprintf("Expected tool calls to have %s match(es) for %s, but found %d.", amount, m.describe(), found), observed,
 		fmt.Sprintf("You were expected to make %s tool call(s) matching %s. %s", amount, m.describe(), why))
 }
@@ -371,14 +379,16 @@ func (c *checkRun) skills(member string) *checkFailure {
 		names := matchersOf[string](c.args[0])
 		missing := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return found(name) > 0 })
 		lost := orNone(quoted(missing))
-		return expect(len(missing) == 0, fmt.Sprintf("Expected detectedSkills to include all of: %s%s. Missing: %s.", quoted(names), least, lost), observed,
+		return expect(len(missing) == 0, fmt.Sprintf("Expected detectedSkills to include all of: %s%s. Missing: %s.", quoted(names), least,
+			lost), observed,
 			fmt.Sprintf("You were expected to load all required skills%s. Why were these skills missing: %s?", least, lost))
 	case "only":
 		names := matchersOf[string](c.args[0])
 		others := slices.DeleteFunc(slices.Clone(sure), func(s reportSkill) bool { return slices.Contains(names, s.Skill) })
 		shown := strings.TrimPrefix(observe("", others, show), "Observed : ")
 		wanted := orNone(quoted(names))
-		return expect(len(others) == 0, fmt.Sprintf("Expected detectedSkills to contain only: %s%s. Unexpected: %s.", wanted, least, shown), observed,
+		return expect(len(others) == 0, fmt.Sprintf("Expected detectedSkills to contain only: %s%s. Unexpected: %s.", wanted, least, shown),
+			observed,
 			fmt.Sprintf("You were expected to load only these skills%s: %s. Why did you also load: %s?", least, wanted, shown))
 	}
 	name := c.args[0].(string)
@@ -395,7 +405,8 @@ func (c *checkRun) skills(member string) *checkFailure {
 			fmt.Sprintf("You were expected to load the skill %s exactly once%s, but loaded it %d time(s). Why?", what, least, n))
 	}
 	want := c.args[1].(int)
-	return expect(n == want, fmt.Sprintf("Expected detectedSkills to include %s exactly %d time(s)%s, but found %d.", what, want, least, n), observed,
+	return expect(n == want, fmt.Sprintf("Expected detectedSkills to include %s exactly %d time(s)%s, but found %d.", what, want, least,
+		n), observed,
 		fmt.Sprintf("You were expected to load the skill %s exactly %d time(s)%s, but loaded it %d time(s). Why?", what, want, least, n))
 }
 
@@ -422,9 +433,11 @@ func (c *checkRun) files(member string) (*checkFailure, error) {
 			return nil, err
 		}
 		if member == "exists" {
-			return expect(err == nil, "Expected file "+name+" to exist.", "Observed file: (missing)", "You were expected to leave a file "+name+". Why is it not there?"), nil
+			return expect(err == nil, "Expected file "+name+" to exist.", "Observed file: (missing)",
+				"You were expected to leave a file "+name+". Why is it not there?"), nil
 		}
-		return expect(err != nil, "Expected file "+name+" not to exist.", "Observed file: present", "You were expected to leave no file "+name+". Why is it there?"), nil
+		return expect(err != nil, "Expected file "+name+" not to exist.", "Observed file: present",
+			"You were expected to leave no file "+name+". Why is it there?"), nil
 	}
 	data, err := c.ex.env.ReadFile(c.ex.ctx, path)
 	if err != nil && fault.Of(err) != fault.NotFound {
@@ -437,7 +450,8 @@ func (c *checkRun) files(member string) (*checkFailure, error) {
 	switch member {
 	case "equals":
 		want := c.args[1].(string)
-		ok, detail, observed = text == want, fmt.Sprintf("Expected file %s to equal %s.", name, jsonText(cut(want, 400))), "Observed content: "+jsonText(cut(text, 400))
+		ok, detail, observed = text == want, fmt.Sprintf("Expected file %s to equal %s.", name, jsonText(cut(want, 400))),
+			"Observed content: "+jsonText(cut(text, 400))
 		question = "You were expected to leave other content in " + name + ". Why does it differ?"
 	case "contains":
 		m := c.args[1].(*textMatcher)
@@ -467,7 +481,8 @@ func (c *checkRun) changes(member string) (*checkFailure, error) {
 			return slices.ContainsFunc(allowed, func(m *textMatcher) bool { return m.matchesPath(change.Path) })
 		})
 		unexpected := strings.TrimPrefix(observe("", others, showChange), "Observed : ")
-		return expect(len(others) == 0, fmt.Sprintf("Expected only files matching one of: %s to be changed. Unexpected: %s.", names, unexpected), observed,
+		return expect(len(others) == 0, fmt.Sprintf("Expected only files matching one of: %s to be changed. Unexpected: %s.", names,
+			unexpected), observed,
 			"You were expected to change only files matching one of: "+names+". Why did you change others?"), nil
 	}
 	m := c.args[0].(*textMatcher)
@@ -495,9 +510,11 @@ func (c *checkRun) diff(member string) (*checkFailure, error) {
 	}
 	switch member {
 	case "empty":
-		return expect(text == "", "Expected the diff to be empty.", observed, "You were expected to change nothing. Why did you change files?"), nil
+		return expect(text == "", "Expected the diff to be empty.", observed,
+			"You were expected to change nothing. Why did you change files?"), nil
 	case "notEmpty":
-		return expect(text != "", "Expected the diff not to be empty.", observed, "You were expected to change something. Why did you not do that?"), nil
+		return expect(text != "", "Expected the diff not to be empty.", observed,
+			"You were expected to change something. Why did you not do that?"), nil
 	}
 	m := c.args[0].(*textMatcher)
 	if member == "includes" {
@@ -521,7 +538,8 @@ func (c *checkRun) command() (*checkFailure, error) {
 	shown := jsonText(want.shown)
 	seen := fmt.Sprintf("Observed: %s, stdout %s, stderr %s", ended, jsonText(cut(got.Stdout, 1000)), jsonText(cut(got.Stderr, 1000)))
 	question := "After your work the command " + shown + " was expected to succeed. Why does it not?"
-	if f := expect(!got.TimedOut && got.ExitCode == want.exitCode, fmt.Sprintf("Expected command %s to exit with %d.", shown, want.exitCode), seen, question); f != nil {
+	if f := expect(!got.TimedOut && got.ExitCode == want.exitCode, fmt.Sprintf("Expected command %s to exit with %d.", shown,
+		want.exitCode), seen, question); f != nil {
 		return f, nil
 	}
 	for _, stream := range []struct {
@@ -529,7 +547,8 @@ func (c *checkRun) command() (*checkFailure, error) {
 		want       *textMatcher
 	}{{"stdout", got.Stdout, want.stdout}, {"stderr", got.Stderr, want.stderr}} {
 		if stream.want != nil && !stream.want.matches(stream.text) {
-			return expect(false, fmt.Sprintf("Expected %s of command %s to match %s.", stream.name, shown, stream.want.describe()), seen, question), nil
+			return expect(false, fmt.Sprintf("Expected %s of command %s to match %s.", stream.name, shown, stream.want.describe()), seen,
+				question), nil
 		}
 	}
 	return nil, nil
@@ -574,7 +593,8 @@ func (c *checkRun) budget() (*checkFailure, error) {
 		}
 	}
 	names := strings.Join(over, ", ")
-	return expect(len(over) == 0, fmt.Sprintf("Expected use within budget: %s. Exceeded: %s.", strings.Join(limits, ", "), names), "Observed: "+strings.Join(seen, ", "),
+	return expect(len(over) == 0, fmt.Sprintf("Expected use within budget: %s. Exceeded: %s.", strings.Join(limits, ", "), names),
+		"Observed: "+strings.Join(seen, ", "),
 		"You were expected to stay within a budget, and exceeded "+names+". Why?"), nil
 }
 
@@ -592,7 +612,8 @@ func (c *checkRun) judge() (*checkFailure, error) {
 	if want.minScore != nil {
 		ok, least = got.Score >= *want.minScore, fmt.Sprintf(" (score >= %v)", *want.minScore)
 	}
-	return expect(ok, fmt.Sprintf("Expected the judge to accept: %s%s.", q.Rubric, least), fmt.Sprintf("Observed score %v: %s", got.Score, got.Reason),
+	return expect(ok, fmt.Sprintf("Expected the judge to accept: %s%s.", q.Rubric, least), fmt.Sprintf("Observed score %v: %s", got.Score,
+		got.Reason),
 		fmt.Sprintf("Your work was judged by this rubric: %s. It was not accepted: %s. Why?", q.Rubric, got.Reason)), nil
 }
 

@@ -12,7 +12,8 @@ import (
 // pairs are assertions as data, and as JavaScript.
 var pairs = [][2]string{
 	{`skills.has: find-skills`, `assert.skills.has(report, "find-skills")`},
-	{`{skills.has: nope, minConfidence: strong, message: must load}`, `assert.skills.has(report, "nope", { minConfidence: "strong", message: "must load" })`},
+	{`{skills.has: nope, minConfidence: strong, message: must load}`,
+		`assert.skills.has(report, "nope", { minConfidence: "strong", message: "must load" })`},
 	{`skills.notHas: find-skills`, `assert.skills.notHas(report, "find-skills")`},
 	{`skills.includes: [find-skills, nope]`, `assert.skills.includes(report, ["find-skills", "nope"])`},
 	{`skills.count: [find-skills, 2]`, `assert.skills.count(report, "find-skills", 2)`},
@@ -73,8 +74,10 @@ var pairs = [][2]string{
 	{`budget: {totalTokens: 10, costUsd: 1.5, durationMs: 60, commands: 100}`,
 		`assert.budget(report, { totalTokens: 10, costUsd: 1.5, durationMs: 60, commands: 100 })`},
 	{`workspace.run: "echo out; exit 3"`, `await assert.workspace.run(report, "echo out; exit 3")`},
-	{`workspace.run: {command: [cat], stdin: hi, cwd: src, stdout: {regex: ho}}`, `await assert.workspace.run(report, ["cat"], { stdin: "hi", cwd: "src", stdout: /ho/ })`},
-	{`workspace.run: {command: exit $N, env: {N: "4"}, exitCode: 4}`, `await assert.workspace.run(report, "exit $N", { env: { N: "4" }, exitCode: 4 })`},
+	{`workspace.run: {command: [cat], stdin: hi, cwd: src, stdout: {regex: ho}}`,
+		`await assert.workspace.run(report, ["cat"], { stdin: "hi", cwd: "src", stdout: /ho/ })`},
+	{`workspace.run: {command: exit $N, env: {N: "4"}, exitCode: 4}`,
+		`await assert.workspace.run(report, "exit $N", { env: { N: "4" }, exitCode: 4 })`},
 	{`judge: is polite`, `await assert.judge(report, "is polite")`},
 	{`judge: {rubric: is polite, minScore: 0.5, subject: you}`, `await assert.judge(report, { rubric: "is polite", subject: "you" }, { minScore: 0.5 })`},
 	{`{judge: is rude, class: {id: x, label: X}}`, `await assert.classify({ id: "x", label: "X" }, () => assert.judge(report, "is rude"))`},
@@ -95,7 +98,8 @@ func TestChecksSayWhatAssertionsSay(t *testing.T) {
 	script.WriteString("];\n")
 	inJS, inYAML := load(t, "a.suite.mjs", script.String()), load(t, "a.suite.yaml", data.String())
 	tokens := 900.0
-	env := &hostEnv{dir: write(t, "README.md", "# Title\nsecond\n", "src/a.go", "package a\n"), diff: "+package a\n", usage: Usage{TotalTokens: &tokens},
+	env := &hostEnv{dir: write(t, "README.md", "# Title\nsecond\n", "src/a.go", "package a\n"), diff: "+package a\n",
+		usage:   Usage{TotalTokens: &tokens},
 		changes: []Change{{"README.md", Modified}, {"src/a.go", Added}},
 		judges: func(q Judge) Judgement {
 			return Judgement{Score: 0.4, Pass: q.Rubric == "is polite", Reason: "subject: " + q.Subject}

@@ -38,7 +38,8 @@ const (
 var checks = func() map[string][]param {
 	m := map[string][]param{
 		"skills.has": {{"skill", aText}}, "skills.notHas": {{"skill", aText}}, "skills.includes": {{"skills", aList | aText}},
-		"skills.count": {{"skill", aText}, {"count", aNumber}}, "skills.exactlyOne": {{"skill", aText}}, "skills.only": {{"skills", aList | aText}},
+		"skills.count": {{"skill", aText}, {"count", aNumber}}, "skills.exactlyOne": {{"skill", aText}}, "skills.only": {{"skills",
+			aList | aText}},
 
 		"toolCalls.has": {{"matcher", aTool}}, "toolCalls.count": {{"matcher", aTool}, {"count", aNumber}},
 		"toolCalls.atLeast": {{"matcher", aTool}, {"min", aNumber}}, "toolCalls.atMost": {{"matcher", aTool}, {"max", aNumber}},
@@ -52,7 +53,8 @@ var checks = func() map[string][]param {
 		"files.equals": {{"path", aText}, {"text", aText}}, "files.changed": {{"path", aPath}}, "files.unchanged": {{"path", aPath}},
 		"files.onlyChanged": {{"paths", pathOrList}},
 
-		"diff.includes": {{"matcher", aMatcher}}, "diff.notIncludes": {{"matcher", aMatcher}}, "diff.empty": {{"", aTrue}}, "diff.notEmpty": {{"", aTrue}},
+		"diff.includes": {{"matcher", aMatcher}}, "diff.notIncludes": {{"matcher", aMatcher}}, "diff.empty": {{"", aTrue}},
+		"diff.notEmpty": {{"", aTrue}},
 
 		"workspace.run": {{"command", aRun}}, "budget": {{"limits", aBudget}}, "judge": {{"rubric", aJudgment}}, "js": {{"script", aScript}},
 	}
@@ -151,7 +153,8 @@ func (r *valueReader) checkOptions(o *dataObject, path string, c *check) {
 		c.class = &FailureClass{ID: r.readText(class, joinPath(path, "class"))}
 	default:
 		f := r.readObject(class, joinPath(path, "class"), "id", "label")
-		c.class = &FailureClass{ID: r.requireText(f.get("id"), joinPath(path, "class.id")), Label: r.readText(f.get("label"), joinPath(path, "class.label"))}
+		c.class = &FailureClass{ID: r.requireText(f.get("id"), joinPath(path, "class.id")), Label: r.readText(f.get("label"), joinPath(path,
+			"class.label"))}
 	}
 }
 
@@ -264,7 +267,8 @@ func (r *valueReader) readMatcher(v any, path string) *textMatcher {
 	}
 	var err error
 	if m.regexp, err = newRegexp(m.text, m.flags); err != nil {
-		r.reportInvalid(joinPath(path, "regex"), "expected a regular expression of Go (https://golang.org/s/re2syntax): %v. An assertion js takes those of JavaScript", err)
+		r.reportInvalid(joinPath(path, "regex"), "expected a regular expression of Go (https://golang.org/s/re2syntax): %v. "+
+			"An assertion js takes those of JavaScript", err)
 	}
 	return m
 }
@@ -405,7 +409,8 @@ func (r *valueReader) runArgument(v any, path string) *runCheck {
 }
 
 // budgetUnits are the quantities that can be limited.
-var budgetUnits = []string{"durationMs", "inputTokens", "outputTokens", "totalTokens", "costUsd", "steps", "toolCalls", "commands", "peakMemoryBytes", "requests"}
+var budgetUnits = []string{"durationMs", "inputTokens", "outputTokens", "totalTokens", "costUsd", "steps", "toolCalls", "commands",
+	"peakMemoryBytes", "requests"}
 
 // A budgetLimit is the most that may be used of a quantity.
 type budgetLimit struct {

@@ -141,7 +141,8 @@ func (l *Loader) startEngine(ctx context.Context, dirs []string) (*engine, error
 	if err != nil {
 		return nil, fmt.Errorf("suite: start Node: %w", err)
 	}
-	n := &engine{proc: proc, loader: l, files: newFiles(append(slices.Clone(dirs), l.TmpDir)), requests: map[int]*execution{}, pongs: map[int]chan<- struct{}{}}
+	n := &engine{proc: proc, loader: l, files: newFiles(append(slices.Clone(dirs), l.TmpDir)), requests: map[int]*execution{},
+		pongs: map[int]chan<- struct{}{}}
 	go n.readLines()
 	ready := n.ping()
 	if err := n.send(map[string]any{"prepare": hostFacts(l)}); err == nil {

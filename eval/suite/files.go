@@ -229,7 +229,8 @@ type fileStat struct {
 }
 
 func newFileStat(info driver.Info) fileStat {
-	return fileStat{filepath.Base(info.Path), string(info.Type), info.Size, uint32(info.Mode.Perm()), float64(info.ModTime.UnixNano()) / float64(time.Millisecond)}
+	return fileStat{filepath.Base(info.Path), string(info.Type), info.Size, uint32(info.Mode.Perm()),
+		float64(info.ModTime.UnixNano()) / float64(time.Millisecond)}
 }
 
 func (c *fileOp) read() ([]byte, error) {

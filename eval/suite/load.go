@@ -322,7 +322,8 @@ func (s *Suite) newRealm(ctx context.Context) (*realm, *Suite, error) {
 
 // evaluateBundle evaluates a bundle in a Node of its own, which may read the directories, or in
 // the shared one.
-func (l *Loader) evaluateBundle(ctx context.Context, verb, path string, bundle []byte, dirs []string, keys ...string) (*module, *dataObject, error) {
+func (l *Loader) evaluateBundle(ctx context.Context, verb, path string, bundle []byte, dirs []string, keys ...string) (*module,
+	*dataObject, error) {
 	start := func() (*engine, error) { return l.startEngine(ctx, dirs) }
 	if l.shared != nil {
 		start, l.shared.started = l.shared.start, true

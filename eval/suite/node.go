@@ -14,7 +14,8 @@ import (
 func FindNode() (string, error) {
 	path, err := exec.LookPath("node")
 	if err != nil {
-		return "", fmt.Errorf("suite: %w: the program node is not on the PATH: suites, configurations and reporters in TypeScript or JavaScript run in it. "+
+		return "", fmt.Errorf("suite: %w: the program node is not on the PATH: suites, configurations and reporters in TypeScript "+
+			"or JavaScript run in it. "+
 			"Install Node 20 or newer (https://nodejs.org), or write them in YAML without JavaScript", fault.NotFound)
 	}
 	return path, nil

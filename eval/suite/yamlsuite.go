@@ -91,7 +91,8 @@ func (d *yamlDocument) writeCase(r *valueReader, w *layout, v any, path, id stri
 	if plain {
 		w.plan.plain[id] = checks
 	}
-	expr = fmt.Sprintf("{id: %s, async assert(report, ctx) { for (const step of run.slice(%d, %d)) await step(report, ctx); }", jsonText(id), from, w.asserts)
+	expr = fmt.Sprintf("{id: %s, async assert(report, ctx) { for (const step of run.slice(%d, %d)) await step(report, ctx); }",
+		jsonText(id), from, w.asserts)
 	if script := r.readText(o.get("classifyFailure"), joinPath(path, "classifyFailure")); script != "" {
 		data.set("classifyFailure", aFunction)
 		expr += fmt.Sprintf(", classifyFailure(result) { return classes[%d](result); }", w.classes)
@@ -159,7 +160,8 @@ func (d *yamlDocument) writeScript(w *layout, text, path, head string) {
 // few is an error at the code that follows it, which the file does not have.
 func (p valuePosition) checkScript(text string) *strictyaml.Error {
 	text = strings.TrimRight(text, "\n")
-	res := api.Transform("async (report, ctx) => {\n"+text+"\n}", api.TransformOptions{Loader: api.LoaderTS, LogLevel: api.LogLevelSilent, LogLimit: 1})
+	res := api.Transform("async (report, ctx) => {\n"+text+"\n}", api.TransformOptions{Loader: api.LoaderTS, LogLevel: api.LogLevelSilent,
+		LogLimit: 1})
 	if len(res.Errors) == 0 || res.Errors[0].Location == nil {
 		return nil
 	}

@@ -126,12 +126,13 @@ const framesOf = (stack) =>
       const file = m[2].startsWith("file://") ? fileURLToPath(m[2]) : m[2];
       if (file.startsWith(__dirname)) return [];
       const fn = (m[1] ?? "").replace(/^async /, "").replace(/^.*\./, "").replace(/ \[as .*$/, "").replace(/^<anonymous>$/, "");
-      return [{ fn, file, url: pathToFileURL(file).href, line: Number(m[3]), column: Number(m[4]) }];
+      const url = pathToFileURL(file).href;
+      return [{ fn, file, url, line: Number(m[3]), column: Number(m[4]), at: `${url}:${m[3]}:${m[4]}` }];
     });
 
 const host = {
   state: () => context.getStore()?.state,
-  stack: (head, stack) => [head, ...framesOf(stack).map((f) => `    at ${f.fn ? `${f.fn} (${f.url}:${f.line}:${f.column})` : `${f.url}:${f.line}:${f.column}`}`)].join("\n"),
+  stack: (head, stack) => [head, ...framesOf(stack).map(({ fn, at }) => `    at ${fn ? `${fn} (${at})` : at}`)].join("\n"),
   frame: (stack) => framesOf(stack).find((f) => !f.file.includes("/node_modules/")),
   parseCommand: (line) => callNow("parseCommand", line),
   fs: (...args) => callNow("fs", ...args),
@@ -150,7 +151,8 @@ function internal(name) {
   new Function("exports", "require", "module", "host", sources[name])(module.exports, internal, module, host); // eslint-disable-line no-undef
   return (modules[name] = module.exports);
 }
-const merged = (ours, nodes) => Object.defineProperties({}, { ...Object.getOwnPropertyDescriptors(nodes), ...Object.getOwnPropertyDescriptors(ours) });
+const merged = (ours, nodes) =>
+  Object.defineProperties({}, { ...Object.getOwnPropertyDescriptors(nodes), ...Object.getOwnPropertyDescriptors(ours) });
 function required(name) {
   if (name === "node:fs") return merged(internal("fs"), nodeFs);
   if (name === "node:fs/promises") return merged(internal("fs").promises, nodeFs.promises);
@@ -248,7 +250,9 @@ async function execute(message) {
   } catch (error) {
     thrown = { error };
   }
-  while (!thrown && own.failures.length === 0 && own.pending.size > 0) await Promise.race([...own.pending, failed]).catch(() => {});
+  while (!thrown && own.failures.length === 0 && own.pending.size > 0) {
+    await Promise.race([...own.pending, failed]).catch(() => {});
+  }
   if (message.verb === "assert" && !thrown) await lateTimers(own);
   await new Promise((resolve) => setImmediate(() => setImmediate(resolve))); // rejections without a handler are found
   running.delete(own.id);
