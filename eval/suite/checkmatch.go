@@ -66,11 +66,15 @@ func (m *textMatcher) matchesPath(path string) bool {
 	if strings.HasSuffix(name, "/") {
 		name += "**"
 	}
-	return path == name || globRegexp(name).MatchString(path)
+	if path == name {
+		return true
+	}
+	glob, err := globRegexp(name)
+	return err == nil && glob.MatchString(path) // an endless pattern names nothing
 }
 
 // globRegexp makes an expression of a pattern: * and ? within a name, ** across them.
-func globRegexp(pattern string) *regexp.Regexp {
+func globRegexp(pattern string) (*regexp.Regexp, error) {
 	var b strings.Builder
 	for rest := pattern; rest != ""; {
 		n := 1
@@ -86,15 +90,14 @@ func globRegexp(pattern string) *regexp.Regexp {
 		case rest[0] == '?':
 			b.WriteString("[^/]")
 		default:
-			n = max(1, strings.IndexAny(rest, "*?"))
-			if !strings.ContainsAny(rest, "*?") {
+			if n = strings.IndexAny(rest, "*?"); n < 0 {
 				n = len(rest)
 			}
 			b.WriteString(regexp.QuoteMeta(rest[:n]))
 		}
 		rest = rest[n:]
 	}
-	return regexp.MustCompile("^(?:" + b.String() + ")$") // all that is not one of ours is quoted
+	return regexp.Compile("^(?:" + b.String() + ")$")
 }
 
 // A commandMatcher says what a command line must have.

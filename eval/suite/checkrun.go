@@ -79,9 +79,10 @@ func (c *check) run(ex *execution) *checkFailure {
 }
 
 func (c *check) verdict(ex *execution) *checkFailure {
-	r := &checkRun{check: c, ex: ex, report: &reportData{}}
-	err := json.Unmarshal(ex.report, r.report)
+	ex.decode.Do(func() { ex.badReport = json.Unmarshal(ex.report, &ex.data) })
+	r := &checkRun{check: c, ex: ex, report: &ex.data}
 	var f *checkFailure
+	err := ex.badReport
 	if err == nil {
 		f, err = r.dispatch()
 	}

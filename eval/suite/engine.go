@@ -69,6 +69,10 @@ type execution struct {
 	info   EnvInfo
 	report json.RawMessage
 
+	decode    sync.Once
+	data      reportData // of report, for checks; set by decode
+	badReport error      // set by decode
+
 	ctx    context.Context
 	answer chan nodeAnswer // has room for one
 	calls  sync.WaitGroup  // calls of the function to this process
