@@ -32,7 +32,7 @@ var exceptions = map[string]int{
 	"lines tool":                            7800,
 	"methods client Client":                 76,
 	"methods internal/daemon/app System":    127,
-	"methods internal/daemon/cli command":   360,
+	"methods internal/daemon/cli command":   361,
 	"methods internal/daemon/config Config": 70,
 	"methods internal/server/e2b Server":    101,
 	"methods internal/server/rest Server":   201,
@@ -48,8 +48,8 @@ var exceptions = map[string]int{
 	"methods workspace Workspace": 96,
 	"methods tool Call":           70,
 	// The composition root, and the commands, which are given everything.
-	"imports internal/daemon/app": 54,
-	"imports internal/daemon/cli": 36,
+	"imports internal/daemon/app": 55,
+	"imports internal/daemon/cli": 38,
 }
 
 func TestBudgets(t *testing.T) {

@@ -41,6 +41,8 @@ var may = []struct{ pkg, imports string }{
 	{"internal/duplex", ""},
 	{"internal/suggest", ""},
 	{"internal/autorun", ""},
+	{"internal/paths", ""},
+	{"internal/shellword", ""},
 	{"internal/locktmp", ""},
 	{"internal/gclater", ""},
 	{"internal/background", "fault"},
@@ -146,7 +148,7 @@ var may = []struct{ pkg, imports string }{
 }
 
 // leaves are small helpers that import nothing of this module.
-const leaves = "internal/atomicfile internal/diskreserve internal/flockfile internal/gclater internal/keylock internal/lazyregexp internal/live internal/sleep internal/sparse internal/strictyaml internal/textdiff internal/version"
+const leaves = "internal/atomicfile internal/diskreserve internal/flockfile internal/gclater internal/keylock internal/lazyregexp internal/live internal/paths internal/shellword internal/sleep internal/sparse internal/strictyaml internal/textdiff internal/version"
 
 func TestImports(t *testing.T) {
 	for _, p := range packages(t) {

@@ -18,6 +18,7 @@ import (
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/host/files"
 	"github.com/croft-run/croft/internal/locktmp"
+	"github.com/croft-run/croft/internal/paths"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
@@ -79,10 +80,7 @@ func listFiles(ctx context.Context, ws *workspace.Workspace, isContent func(name
 
 // isNotGitPath reports whether a path is neither .git at the top of the workspace nor
 // below it.
-func isNotGitPath(name string) bool { return !isBelow(".git", name) }
-
-// isBelow reports whether a slash path is dir or below it.
-func isBelow(dir, name string) bool { return name == dir || strings.HasPrefix(name, dir+"/") }
+func isNotGitPath(name string) bool { return !paths.InsideName(".git", name) }
 
 // A beforeState records a workspace as it was before the agent started.
 type beforeState struct {
@@ -96,7 +94,7 @@ type beforeState struct {
 
 // isContent reports whether a path is neither the run's own nor below .git.
 func (b *beforeState) isContent(name string) bool {
-	return isNotGitPath(name) && !slices.ContainsFunc(b.own, func(own string) bool { return isBelow(own, name) })
+	return isNotGitPath(name) && !slices.ContainsFunc(b.own, func(own string) bool { return paths.InsideName(own, name) })
 }
 
 // ownPaths lists what the run writes while agents work: results, with the homes of

@@ -13,6 +13,7 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/eval/agent"
+	"github.com/croft-run/croft/internal/paths"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -132,7 +133,7 @@ func (p *Env) translatePaths(argv []string, env map[string]string) ([]string, ma
 	}
 	argv, env = slices.Clone(argv), maps.Clone(env)
 	for i, a := range argv {
-		if p.template == "" || !filepath.IsAbs(a) || !inDir(p.template, a) {
+		if p.template == "" || !filepath.IsAbs(a) || !paths.Inside(p.template, a) {
 			continue
 		}
 		if rel, err := filepath.Rel(p.template, a); err == nil {

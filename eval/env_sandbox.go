@@ -16,6 +16,7 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/host/toolchain"
+	"github.com/croft-run/croft/internal/paths"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -99,7 +100,7 @@ func (s *Sandbox) Open(ctx context.Context, req EnvSpec) (*Env, error) {
 		spec.Dir = req.Dir
 	} else {
 		cfg.At = req.Dir
-		if slices.ContainsFunc(cfg.Binds, func(b bindMount) bool { return inDir(b.Dir, req.Dir) }) { // the mount point lies in a bind mount: it is made on the host
+		if slices.ContainsFunc(cfg.Binds, func(b bindMount) bool { return paths.Inside(b.Dir, req.Dir) }) { // the mount point lies in a bind mount: it is made on the host
 			if err := os.MkdirAll(req.Dir, 0o755); err != nil {
 				return nil, fmt.Errorf("eval: make the workspace: %w: %w", fault.Of(err), err)
 			}
@@ -177,7 +178,7 @@ func bindMounts(req EnvSpec) []bindMount {
 	var list []bindMount
 	add := func(dirs []string, readOnly bool) {
 		for _, dir := range sortByLength(dirs) {
-			shown := req.InPlace && inDir(req.Dir, dir) || slices.ContainsFunc(list, func(b bindMount) bool { return inDir(b.Dir, dir) })
+			shown := req.InPlace && paths.Inside(req.Dir, dir) || slices.ContainsFunc(list, func(b bindMount) bool { return paths.Inside(b.Dir, dir) })
 			if !shown {
 				list = append(list, bindMount{Dir: dir, ReadOnly: readOnly, HideCredentials: readOnly && isProgramDir(req, dir)})
 			}
@@ -185,7 +186,7 @@ func bindMounts(req EnvSpec) []bindMount {
 	}
 	add(req.Write, false)
 	add(req.Read, true)
-	holds := func(b bindMount) bool { return b.ReadOnly && b.Dir != req.Hide && inDir(b.Dir, req.Hide) }
+	holds := func(b bindMount) bool { return b.ReadOnly && b.Dir != req.Hide && paths.Inside(b.Dir, req.Hide) }
 	if req.Hide != "" && slices.ContainsFunc(list, holds) {
 		list = append(list, bindMount{Dir: req.Hide, ReadOnly: true, Empty: true})
 	}
@@ -197,7 +198,7 @@ func bindMounts(req EnvSpec) []bindMount {
 func isProgramDir(req EnvSpec, dir string) bool {
 	programs := func(other string) bool { return slices.Contains(req.Programs, other) }
 	named := slices.Concat([]string{req.Dir}, req.Write, slices.DeleteFunc(slices.Clone(req.Read), programs))
-	return programs(dir) && !slices.ContainsFunc(named, func(other string) bool { return inDir(dir, other) })
+	return programs(dir) && !slices.ContainsFunc(named, func(other string) bool { return paths.Inside(dir, other) })
 }
 
 // addToolchains adds toolchains and their caches, without what overlaps with a directory
@@ -208,12 +209,12 @@ func (c *sandboxConfig) addToolchains(req EnvSpec) {
 		taken = append(taken, b.Dir)
 	}
 	free := func(dir string) bool {
-		return !slices.ContainsFunc(taken, func(other string) bool { return inDir(dir, other) || inDir(other, dir) })
+		return !slices.ContainsFunc(taken, func(other string) bool { return paths.Inside(dir, other) || paths.Inside(other, dir) })
 	}
 	for _, dir := range toolchain.Dirs(req.Tools) {
-		in := slices.ContainsFunc(taken, func(other string) bool { return inDir(other, dir) })
-		writable := slices.ContainsFunc(c.Binds, func(b bindMount) bool { return !b.ReadOnly && inDir(dir, b.Dir) })
-		if !in && !writable && !inDir(dir, req.Dir) { // it may contain directories that are read-only, too
+		in := slices.ContainsFunc(taken, func(other string) bool { return paths.Inside(other, dir) })
+		writable := slices.ContainsFunc(c.Binds, func(b bindMount) bool { return !b.ReadOnly && paths.Inside(dir, b.Dir) })
+		if !in && !writable && !paths.Inside(dir, req.Dir) { // it may contain directories that are read-only, too
 			c.Binds = append(c.Binds, bindMount{Dir: dir, ReadOnly: true, HideCredentials: true})
 		}
 	}

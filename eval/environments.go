@@ -20,6 +20,7 @@ import (
 	"github.com/croft-run/croft/internal/eval/agent"
 	"github.com/croft-run/croft/internal/host/files"
 	"github.com/croft-run/croft/internal/host/toolchain"
+	"github.com/croft-run/croft/internal/paths"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -381,8 +382,8 @@ func (d *preparedEnv) keepOrRemove(ctx context.Context, keep bool) (preserved bo
 // keeps an agent from reading the artifacts and credentials of other agents.
 func (v *environments) hiddenDir(req EnvSpec) string {
 	for _, dir := range []string{filepath.Dir(v.plan.runDir), v.plan.runDir} {
-		shown := slices.ContainsFunc(req.Read, func(read string) bool { return inDir(dir, read) })
-		if !shown && (!req.InPlace || !inDir(req.Dir, dir)) {
+		shown := slices.ContainsFunc(req.Read, func(read string) bool { return paths.Inside(dir, read) })
+		if !shown && (!req.InPlace || !paths.Inside(req.Dir, dir)) {
 			return dir
 		}
 	}

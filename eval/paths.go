@@ -102,9 +102,3 @@ func sessionDir(executionDir string, repetition, session int) string {
 	}
 	return dir
 }
-
-// inDir reports whether path is dir or lies in it. Both are clean.
-func inDir(dir, path string) bool {
-	rel, err := filepath.Rel(dir, path)
-	return err == nil && filepath.IsLocal(rel)
-}

@@ -15,6 +15,7 @@ import (
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/eval/agent"
 	"github.com/croft-run/croft/internal/host/files"
+	"github.com/croft-run/croft/internal/paths"
 )
 
 // defaultTimeout is the timeout of a case where neither suite nor configuration sets one.
@@ -301,7 +302,7 @@ func (p *plan) serializeInPlace() error {
 		if err != nil {
 			return fmt.Errorf("eval: %s: %w: %w", w.path, fault.Of(err), err)
 		}
-		if real := files.Resolve(abs); inDir(p.cwd, real) {
+		if real := files.Resolve(abs); paths.Inside(p.cwd, real) {
 			p.notices = append(p.notices, fmt.Sprintf("agents work one at a time in %s, which holds %s, where each could replace what is written for others; "+
 				"several at once need %s, or workspaces of mode isolated", p.cwd, real, w.use))
 			p.Schedule = Serial

@@ -11,6 +11,7 @@ import (
 	"github.com/croft-run/croft/eval/suite"
 	"github.com/croft-run/croft/internal/eval/agent"
 	"github.com/croft-run/croft/internal/locktmp"
+	"github.com/croft-run/croft/internal/paths"
 )
 
 // dryRun returns how an agent would be started.
@@ -59,7 +60,7 @@ func realDirs(paths []string) []string {
 // isSystemDir reports whether every sandbox mounts a directory, or no sandbox may.
 func isSystemDir(dir string) bool {
 	for _, sys := range []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/etc", "/proc", "/dev", "/sys", "/run", "/nix/store", "/gnu/store"} {
-		if inDir(sys, dir) {
+		if paths.Inside(sys, dir) {
 			return true
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/paths"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -99,10 +100,7 @@ func listFallback(ctx context.Context, fs *driver.FS, name string, opts *ListOpt
 
 // isBelow reports whether name is inside the directory dir, and not dir itself.
 func isBelow(name, dir string) bool {
-	if dir == "." {
-		return name != "."
-	}
-	return len(name) > len(dir) && name[len(dir)] == '/' && name[:len(dir)] == dir
+	return name != dir && paths.InsideName(dir, name)
 }
 
 // digestFallback is the fallback of FS.Digest.

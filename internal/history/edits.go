@@ -14,6 +14,7 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/atomicfile"
+	"github.com/croft-run/croft/internal/paths"
 	"github.com/croft-run/croft/internal/textdiff"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
@@ -163,7 +164,7 @@ func (e Edits) Find(c EditChoice) (found Edit, ok bool, err error) {
 func (edit *Edit) matches(i int, c EditChoice) bool {
 	f := &edit.Files[i]
 	return (c.ID == "" || c.ID == edit.ID) && f.Undone.IsZero() != c.Redo &&
-		(len(c.Paths) == 0 || slices.ContainsFunc(c.Paths, func(p string) bool { return isAtOrBelow(f.Path, p) }))
+		(len(c.Paths) == 0 || slices.ContainsFunc(c.Paths, func(p string) bool { return paths.InsideName(p, f.Path) }))
 }
 
 // movedAt returns when a file was brought to its present state: after the edit or, for redo,
@@ -197,10 +198,6 @@ func (e Edits) Explain(path, from, now string) (bool, error) {
 		}
 	}
 	return false, err
-}
-
-func isAtOrBelow(name, dir string) bool {
-	return name == dir || dir == "." || strings.HasPrefix(name, dir+"/")
 }
 
 // Move brings the files of an edit of Find to the state before it or, with redo, after it: all of

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/paths"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
@@ -78,19 +79,19 @@ func Revert(ctx context.Context, ws *workspace.Workspace, opts *RevertOptions) (
 
 // chooseReverted returns the paths that change, and for files of which a part is reverted, the
 // hunks that stay.
-func chooseReverted(d *snapshot.Comparison, opts *RevertOptions) (paths []string, keep map[string][]int, err error) {
+func chooseReverted(d *snapshot.Comparison, opts *RevertOptions) (changed []string, keep map[string][]int, err error) {
 	keep = map[string][]int{}
 	found := map[string]bool{}
 	for _, c := range d.Changes {
 		chosen, part := opts.Hunks[c.Path]
-		whole := slices.ContainsFunc(opts.Paths, func(p string) bool { return isWithin(p, c.Path) || c.From != "" && isWithin(p, c.From) })
+		whole := slices.ContainsFunc(opts.Paths, func(p string) bool { return paths.InsideName(p, c.Path) || c.From != "" && paths.InsideName(p, c.From) })
 		if !part && !whole {
 			continue
 		}
 		found[c.Path] = true
-		paths = append(paths, c.Path)
+		changed = append(changed, c.Path)
 		if c.From != "" {
-			paths = append(paths, c.From)
+			changed = append(changed, c.From)
 		}
 		if whole {
 			continue
@@ -117,19 +118,14 @@ func chooseReverted(d *snapshot.Comparison, opts *RevertOptions) (paths []string
 		}
 	}
 	for _, p := range opts.Paths {
-		if !slices.ContainsFunc(paths, func(changed string) bool { return isWithin(p, changed) }) {
+		if !slices.ContainsFunc(changed, func(name string) bool { return paths.InsideName(p, name) }) {
 			return nil, nil, fmt.Errorf("revert %s: %w: it did not change", p, fault.NotFound)
 		}
 	}
-	return paths, keep, nil
+	return changed, keep, nil
 }
 
 func unique(list []int) []int { return slices.Compact(slices.Sorted(slices.Values(list))) }
-
-// isWithin reports whether a path is dir or below it.
-func isWithin(dir, path string) bool {
-	return dir == "." || path == dir || len(path) > len(dir) && path[:len(dir)] == dir && path[len(dir)] == '/'
-}
 
 // CheckShown returns fault.Conflict if changes are not those that someone was shown and has decided
 // about: an agent may go on meanwhile. By path, shown has the digest of the new content or the

@@ -4,6 +4,9 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/croft-run/croft/internal/paths"
+	"github.com/croft-run/croft/internal/shellword"
 )
 
 // The placeholders of [Command.Argv]. An argument with a placeholder is repeated for each
@@ -114,10 +117,10 @@ func (c Command) relevantFiles(files []string) []string {
 	var out []string
 	for _, f := range files {
 		f = path.Clean(f)
-		if !isInside(c.Dir, f) || c.Under != "" && !isInside(c.Under, f) || slices.Contains(out, f) {
+		if !paths.InsideName(c.Dir, f) || c.Under != "" && !paths.InsideName(c.Under, f) || slices.Contains(out, f) {
 			continue
 		}
-		if slices.ContainsFunc(c.Except, func(d string) bool { return isInside(d, f) }) {
+		if slices.ContainsFunc(c.Except, func(d string) bool { return paths.InsideName(d, f) }) {
 			continue
 		}
 		if len(c.Match) == 0 || slices.ContainsFunc(c.Match, func(p string) bool { return matchName(p, path.Base(f)) }) {
@@ -158,7 +161,7 @@ func (c Command) packageOf(file string) (string, bool) {
 	}
 	best := -1
 	for i, p := range c.Packages {
-		if isInside(p.Dir, file) && (best < 0 || isInside(c.Packages[best].Dir, p.Dir)) {
+		if paths.InsideName(p.Dir, file) && (best < 0 || paths.InsideName(c.Packages[best].Dir, p.Dir)) {
 			best = i
 		}
 	}
@@ -189,15 +192,6 @@ func goPackage(file string) (string, bool) {
 	return "./" + strings.Join(dirs, "/"), true
 }
 
-// isInside reports whether name is dir or below it. A name outside the workspace is inside
-// nothing.
-func isInside(dir, name string) bool {
-	if path.IsAbs(name) || name == ".." || strings.HasPrefix(name, "../") {
-		return false
-	}
-	return dir == "." || dir == "" || name == dir || strings.HasPrefix(name, dir+"/")
-}
-
 // relativeTo returns name, which is inside dir, relative to dir.
 func relativeTo(dir, name string) string {
 	if dir == "." || dir == "" {
@@ -216,11 +210,5 @@ func matchName(pattern, name string) bool {
 
 // shellQuote quotes an argument, but not placeholders.
 func shellQuote(arg string) string {
-	safe := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:=,@%+$", r)
-	}
-	if arg != "" && strings.IndexFunc(arg, func(r rune) bool { return !safe(r) }) < 0 {
-		return arg
-	}
-	return "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
+	return shellword.QuoteUnsafe(arg, "-_./:=,@%+$")
 }

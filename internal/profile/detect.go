@@ -7,6 +7,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/croft-run/croft/internal/paths"
 )
 
 // Options bound a detection. Nil and the zero value are the defaults.
@@ -143,7 +145,7 @@ func (s *scan) separateProjects() {
 	})
 	for _, outer := range s.found {
 		for _, inner := range s.found {
-			if inner.Ecosystem == outer.Ecosystem && inner.Dir != outer.Dir && isInside(outer.Dir, inner.Dir) {
+			if inner.Ecosystem == outer.Ecosystem && inner.Dir != outer.Dir && paths.InsideName(outer.Dir, inner.Dir) {
 				// Solution files are not parsed; a solution is assumed to have all projects below it.
 				member := s.workspaceOf(inner.Ecosystem, inner.Dir) == outer || outer.Ecosystem == Dotnet
 				excludeInner(outer, inner, member)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/croft-run/croft/internal/lazyregexp"
+	"github.com/croft-run/croft/internal/paths"
 )
 
 var (
@@ -169,7 +170,7 @@ func makeNative(s *scan, p *Project) {
 
 // coveredByAny reports whether dir is inside another project.
 func (s *scan) coveredByAny(dir string) bool {
-	return slices.ContainsFunc(s.found, func(p *Project) bool { return isInside(p.Dir, dir) })
+	return slices.ContainsFunc(s.found, func(p *Project) bool { return paths.InsideName(p.Dir, dir) })
 }
 
 func (s *scan) nativeLanguage(dir string) string {

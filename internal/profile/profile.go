@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"path"
 	"strings"
+
+	"github.com/croft-run/croft/internal/paths"
 )
 
 // A Profile lists the projects of a workspace. It is immutable and may be shared.
@@ -80,7 +82,7 @@ func (p Profile) Primary() (Project, bool) {
 func (p Profile) For(file string) (Project, bool) {
 	best, bestSays := -1, false
 	for i, q := range p.Projects {
-		if !isInside(q.Dir, file) {
+		if !paths.InsideName(q.Dir, file) {
 			continue
 		}
 		says := q.isAbout(file)

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/croft-run/croft/internal/paths"
 )
 
 // maxManifest bounds a file that is read. Real manifests are far smaller.
@@ -192,7 +194,7 @@ func withoutPath(err error) error {
 func (s *scan) nearestProject(eco Ecosystem, dir string) *Project {
 	var best *Project
 	for _, p := range s.found {
-		if p.Ecosystem == eco && p.Dir != dir && isInside(p.Dir, dir) && (best == nil || isInside(best.Dir, p.Dir)) {
+		if p.Ecosystem == eco && p.Dir != dir && paths.InsideName(p.Dir, dir) && (best == nil || paths.InsideName(best.Dir, p.Dir)) {
 			best = p
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/paths"
 	"github.com/croft-run/croft/prepare/stage"
 )
 
@@ -96,7 +97,7 @@ func (p *recordPruner) run(ctx context.Context) error {
 
 // isWanted reports whether a path equals, is below, or contains a target of the spec.
 func (p *recordPruner) isWanted(name string) bool {
-	return slices.ContainsFunc(p.wanted, func(t string) bool { return isWithin(name, t) || isWithin(t, name) })
+	return slices.ContainsFunc(p.wanted, func(t string) bool { return paths.InsideName(t, name) || paths.InsideName(name, t) })
 }
 
 // isUnchanged reports whether the result of a record is unchanged.

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/paths"
 	"github.com/croft-run/croft/prepare/stage"
 	"github.com/croft-run/croft/workspace"
 )
@@ -213,16 +213,13 @@ func predictAction(e entry, before []Step) (Action, string) {
 	for _, name := range l.dependsOn() {
 		for _, s := range before {
 			does := s.Action == ActionCreate || s.Action == ActionUpdate || s.Action == ActionRepair
-			if does && s.Kind != KindCommand && s.Target != "" && (isWithin(name, s.Target) || isWithin(s.Target, name)) {
+			if does && s.Kind != KindCommand && s.Target != "" && (paths.InsideName(s.Target, name) || paths.InsideName(name, s.Target)) {
 				return ActionUpdate, s.Target + " changes before it"
 			}
 		}
 	}
 	return ActionNone, ""
 }
-
-// isWithin reports whether name is dir, or below dir.
-func isWithin(name, dir string) bool { return name == dir || strings.HasPrefix(name, dir+"/") }
 
 // decideAction compares the declaration with the record.
 func decideAction(rec stage.PreparedRecord, known bool, v comparison) (Action, string) {

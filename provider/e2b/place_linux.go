@@ -20,6 +20,7 @@ import (
 	"github.com/croft-run/croft/internal/host/guest/remote"
 	"github.com/croft-run/croft/internal/host/guestbin"
 	"github.com/croft-run/croft/internal/host/guestproto"
+	"github.com/croft-run/croft/internal/shellword"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -173,7 +174,7 @@ func (l *place) create(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	dir := quote(l.home + "/ws")
+	dir := shellword.Quote(l.home + "/ws")
 	_, stderr, status, err := e.run(ctx, "umask 077; mkdir -p "+dir+"/"+guestproto.MachineLog+" && umask 022 && mkdir -p "+dir+"/"+guestproto.MachineFiles)
 	if err == nil && status != 0 {
 		err = fmt.Errorf("sandbox %s: create %s: %w: %s", e.id, dir, fault.Failed, stderr)
@@ -188,9 +189,6 @@ func rootName(root string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// quote quotes a word for a shell.
-func quote(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
-
 // install uploads the guest's program, unless the sandbox has it, and returns its path.
 func (l *place) install(ctx context.Context, e *envd) (string, error) {
 	bin, err := l.p.guestProgram()
@@ -198,7 +196,7 @@ func (l *place) install(ctx context.Context, e *envd) (string, error) {
 		return "", err
 	}
 	path := l.home + "/bin/" + guestbin.Name + "-" + bin.digest
-	out, _, status, err := e.run(ctx, "sha256sum "+quote(path))
+	out, _, status, err := e.run(ctx, "sha256sum "+shellword.Quote(path))
 	if err != nil || status == 0 && strings.HasPrefix(out, bin.digest+" ") {
 		return path, err
 	}
@@ -211,7 +209,7 @@ func (l *place) install(ctx context.Context, e *envd) (string, error) {
 	if err := e.upload(ctx, part, f, bin.size); err != nil {
 		return "", err
 	}
-	_, stderr, status, err := e.run(ctx, "p="+quote(part)+"; chmod 700 $p && case $(sha256sum < $p) in "+bin.digest+"*) mv -f $p "+quote(path)+";; *) false;; esac || { rm -f $p; exit 4; }")
+	_, stderr, status, err := e.run(ctx, "p="+shellword.Quote(part)+"; chmod 700 $p && case $(sha256sum < $p) in "+bin.digest+"*) mv -f $p "+shellword.Quote(path)+";; *) false;; esac || { rm -f $p; exit 4; }")
 	if err == nil && status != 0 {
 		err = fmt.Errorf("sandbox %s: upload %s: %w: the script ended with status %d: %s", e.id, guestbin.Name, fault.Failed, status, stderr)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/croft-run/croft/internal/host/guestproto"
 	"github.com/croft-run/croft/internal/host/toolchain"
 	"github.com/croft-run/croft/internal/lazyregexp"
+	"github.com/croft-run/croft/internal/paths"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -65,8 +66,8 @@ func (o *options) checkSockets(spec driver.Spec, l *level) error {
 	}
 	for i, dir := range o.Sockets {
 		dir = filepath.Clean(dir)
-		shows := func(b bind) bool { return !b.Empty && containsPath(b.Dir, dir) }
-		if !filepath.IsAbs(dir) || !slices.ContainsFunc(o.Binds, shows) && (spec.Dir == "" || !containsPath(spec.Dir, dir)) {
+		shows := func(b bind) bool { return !b.Empty && paths.Inside(b.Dir, dir) }
+		if !filepath.IsAbs(dir) || !slices.ContainsFunc(o.Binds, shows) && (spec.Dir == "" || !paths.Inside(spec.Dir, dir)) {
 			return fmt.Errorf("sockets in %q: %w: name a directory that is shown, in place or by a bind, or one in it, from the root", dir, fault.InvalidArgument)
 		}
 		o.Sockets[i] = dir
@@ -77,10 +78,10 @@ func (o *options) checkSockets(spec driver.Spec, l *level) error {
 // checkNesting checks two directories of which one may contain the other.
 func (s visibleDir) checkNesting(other visibleDir) error {
 	outer, inner := other, s
-	if containsPath(s.dir, other.dir) {
+	if paths.Inside(s.dir, other.dir) {
 		outer, inner = s, other
 	}
-	if !containsPath(outer.dir, inner.dir) {
+	if !paths.Inside(outer.dir, inner.dir) {
 		return nil
 	}
 	if !outer.readOnly || outer.dir == inner.dir {
@@ -147,7 +148,7 @@ func (o *options) checkGuestPath(spec driver.Spec, l *level) error {
 	if o.At == home {
 		return nil
 	}
-	if containsPath(o.At, home) || containsPath(home, o.At) {
+	if paths.Inside(o.At, home) || paths.Inside(home, o.At) {
 		return fmt.Errorf("path %q of the workspace: %w: %s is the home inside", o.At, fault.InvalidArgument, home)
 	}
 	return checkNotSystem(o.At)
@@ -167,11 +168,6 @@ func (p *Provider) checkHostDir(dir string) (string, error) {
 		return real, nil
 	}
 	return real, checkLinkTarget(dir, real)
-}
-
-func containsPath(dir, other string) bool {
-	rel, err := filepath.Rel(dir, other)
-	return err == nil && filepath.IsLocal(rel)
 }
 
 // A checkedDir is a directory of the host that was checked, held open by a descriptor.
@@ -259,7 +255,7 @@ func (p *Provider) extraMounts(l *launch, u launchSpec) (before, after []guestpr
 			u.autorun.addDir(d.real, s)
 			u.autorun.ReadOnly = append(u.autorun.ReadOnly, d.real)
 		}
-		if containsPath(b.Dir, u.guestDir) { // the bind is read-only, see checkBinds
+		if paths.Inside(b.Dir, u.guestDir) { // the bind is read-only, see checkBinds
 			before = append(append(before, m), masks...)
 			continue
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/host/guestproto"
 	"github.com/croft-run/croft/internal/host/toolchain"
+	"github.com/croft-run/croft/internal/paths"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -48,7 +49,7 @@ func (p *Provider) checkCaches(spec driver.Spec, opts *options) error {
 		}
 		opts.Caches[i] = c
 		for _, other := range taken {
-			if containsPath(other.dir, c.Dir) || containsPath(c.Dir, other.dir) {
+			if paths.Inside(other.dir, c.Dir) || paths.Inside(c.Dir, other.dir) {
 				return fmt.Errorf("cache %q: %w: it contains %s or lies in it", c.Dir, fault.InvalidArgument, other.dir)
 			}
 		}
@@ -56,7 +57,7 @@ func (p *Provider) checkCaches(spec driver.Spec, opts *options) error {
 	}
 	for _, home := range homes {
 		for _, other := range taken {
-			if containsPath(other.dir, home.dir) || containsPath(home.dir, other.dir) && !other.readOnly {
+			if paths.Inside(other.dir, home.dir) || paths.Inside(home.dir, other.dir) && !other.readOnly {
 				return fmt.Errorf("home %q of a cache: %w: it contains %s or lies in it", home.dir, fault.InvalidArgument, other.dir)
 			}
 		}
@@ -69,7 +70,7 @@ func (c cache) check() error {
 	switch {
 	case !filepath.IsAbs(c.Dir):
 		return fmt.Errorf("cache %q: %w: the path must be absolute", c.Dir, fault.InvalidArgument)
-	case c.Home != "" && (!containsPath(c.Home, c.Dir) || filepath.Clean(c.Home) == filepath.Clean(c.Dir)):
+	case c.Home != "" && (!paths.Inside(c.Home, c.Dir) || filepath.Clean(c.Home) == filepath.Clean(c.Dir)):
 		return fmt.Errorf("home %q of the cache %q: %w: it must be a directory above it", c.Home, c.Dir, fault.InvalidArgument)
 	case c.Var != "" && !slices.Contains(toolchain.CacheVars, c.Var):
 		return fmt.Errorf("cache %q: variable %q: %w: it must be one of %v", c.Dir, c.Var, fault.InvalidArgument, toolchain.CacheVars)

@@ -20,6 +20,7 @@ import (
 	"github.com/croft-run/croft/internal/host/files"
 	"github.com/croft-run/croft/internal/host/guestproto"
 	"github.com/croft-run/croft/internal/host/wsdir"
+	"github.com/croft-run/croft/internal/paths"
 	"github.com/croft-run/croft/secret"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -172,10 +173,10 @@ func (u *launchSpec) makeGitTemplate() error {
 
 // isShown reports whether a path of the host is shown inside.
 func (u *launchSpec) isShown(path string) bool {
-	if u.hostDir && containsPath(u.guestDir, path) {
+	if u.hostDir && paths.Inside(u.guestDir, path) {
 		return true
 	}
-	return slices.ContainsFunc(u.binds, func(b bind) bool { return !b.Empty && containsPath(b.Dir, path) })
+	return slices.ContainsFunc(u.binds, func(b bind) bool { return !b.Empty && paths.Inside(b.Dir, path) })
 }
 
 // sweepGitCopies removes copies that are not listed: incomplete ones, and those of a

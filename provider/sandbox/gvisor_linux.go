@@ -15,6 +15,7 @@ import (
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/host/guest/supervise"
 	"github.com/croft-run/croft/internal/host/guestproto"
+	"github.com/croft-run/croft/internal/paths"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -160,7 +161,7 @@ func (k *gvisorLaunch) addMounts() {
 	if home := homeOf(k.spec.user); home != k.spec.guestDir {
 		tmpfs(home, fmt.Sprintf("mode=700,uid=%d,gid=%d%s", user, user, tmpfsSize(memory, 8)))
 	}
-	holding := func(b bind) bool { return containsPath(b.Dir, k.spec.guestDir) }
+	holding := func(b bind) bool { return paths.Inside(b.Dir, k.spec.guestDir) }
 	for _, b := range k.spec.binds {
 		if holding(b) {
 			k.addBind(b.Dir, b.ReadOnly || k.spec.policy.ReadOnly)

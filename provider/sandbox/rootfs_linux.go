@@ -8,6 +8,7 @@ import (
 
 	"github.com/croft-run/croft/internal/host/guestproto"
 	"github.com/croft-run/croft/internal/host/toolchain"
+	"github.com/croft-run/croft/internal/paths"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -202,7 +203,7 @@ func isShownFile(path string) bool {
 }
 
 func inSystemDir(path string) bool {
-	return slices.ContainsFunc(systemDirs, func(dir string) bool { return containsPath(dir, path) })
+	return slices.ContainsFunc(systemDirs, func(dir string) bool { return paths.Inside(dir, path) })
 }
 
 func fileMount(path, content string) guestproto.Mount {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/host/guestproto"
+	"github.com/croft-run/croft/internal/paths"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -40,7 +41,7 @@ func (p *Provider) checkVolumes(spec driver.Spec, opts *options, l *level) error
 		if err := checkNotSystem(at); err != nil {
 			return fmt.Errorf("volume at %q: %w", v.At, err)
 		}
-		if slices.ContainsFunc(taken, func(dir string) bool { return containsPath(dir, at) || containsPath(at, dir) }) {
+		if slices.ContainsFunc(taken, func(dir string) bool { return paths.Inside(dir, at) || paths.Inside(at, dir) }) {
 			return fmt.Errorf("volume at %q: %w: it must be a directory of its own, outside of the home, /tmp and the system's directories, such as /mnt/data", v.At, fault.InvalidArgument)
 		}
 		if info, err := os.Lstat(filepath.Join(p.cfg.Volumes, v.Name)); err != nil || !info.IsDir() {

@@ -35,6 +35,7 @@ import (
 
 	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/paths"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -296,23 +297,17 @@ func (c *Catalog) checkSourcePath(dir string) error {
 		return fmt.Errorf("template: source %q: %w: %w", dir, fault.Of(err), err)
 	}
 	for _, f := range c.Forbidden {
-		if f, err := filepath.EvalSymlinks(f); err == nil && (contains(f, real) || contains(real, f)) {
+		if f, err := filepath.EvalSymlinks(f); err == nil && (paths.Inside(f, real) || paths.Inside(real, f)) {
 			return fmt.Errorf("template: source %q: %w: it overlaps Croft's data directory", dir, fault.PermissionDenied)
 		}
 	}
 	if c.Roots == nil || slices.ContainsFunc(c.Roots, func(root string) bool {
 		at, err := filepath.EvalSymlinks(root)
-		return err == nil && contains(at, real)
+		return err == nil && paths.Inside(at, real)
 	}) {
 		return nil
 	}
 	return fmt.Errorf("template: source %q: %w: it is in none of the allowed directories: %s; hostRoots in croft.yaml lists them", dir, fault.PermissionDenied, strings.Join(c.Roots, ", "))
-}
-
-// contains reports whether a path is a directory or below it.
-func contains(dir, path string) bool {
-	rel, err := filepath.Rel(dir, path)
-	return err == nil && filepath.IsLocal(rel)
 }
 
 // isURL reports whether s is a remote repository: a URL, or HOST:PATH.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/host/files"
+	"github.com/croft-run/croft/internal/paths"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/snapshot/bucket"
 )
@@ -78,15 +79,11 @@ func (s *System) checkBucket(to string, roots []string) error {
 		return nil // bucket.Open checks it
 	}
 	path := files.Resolve(u.Path)
-	if isWithin(files.Resolve(s.Dir), path) || isWithin(path, files.Resolve(s.Dir)) {
+	if paths.Inside(files.Resolve(s.Dir), path) || paths.Inside(path, files.Resolve(s.Dir)) {
 		return fmt.Errorf("app: bucket %s: %w: it overlaps the data directory; choose another directory", path, fault.PermissionDenied)
 	}
-	if roots != nil && !slices.ContainsFunc(roots, func(root string) bool { return isWithin(files.Resolve(root), path) }) {
+	if roots != nil && !slices.ContainsFunc(roots, func(root string) bool { return paths.Inside(files.Resolve(root), path) }) {
 		return fmt.Errorf("app: bucket %s: %w: it is outside the allowed directories of the host; add its directory to hostRoots", path, fault.PermissionDenied)
 	}
 	return nil
-}
-
-func isWithin(root, path string) bool {
-	return path == root || strings.HasPrefix(path, strings.TrimSuffix(root, "/")+"/")
 }

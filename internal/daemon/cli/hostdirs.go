@@ -15,6 +15,7 @@ import (
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/host/process"
 	"github.com/croft-run/croft/internal/host/toolchain"
+	"github.com/croft-run/croft/internal/paths"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -88,7 +89,7 @@ func (o *sandboxOptions) setUser(workspaceDir string) {
 	for _, c := range o.Caches {
 		shown = append(shown, c.Dir)
 	}
-	if slices.ContainsFunc(shown, func(dir string) bool { return dir != "" && within(workloadHome, dir) }) {
+	if slices.ContainsFunc(shown, func(dir string) bool { return dir != "" && paths.Inside(workloadHome, dir) }) {
 		o.User = other
 	}
 }
@@ -146,7 +147,7 @@ func (a *command) addToolchains(names []string, project string, spec *workspace.
 		taken = append(taken, b.Dir)
 	}
 	free := func(dir string) bool {
-		return dir != "" && !slices.ContainsFunc(taken, func(other string) bool { return within(dir, other) || within(other, dir) })
+		return dir != "" && !slices.ContainsFunc(taken, func(other string) bool { return paths.Inside(dir, other) || paths.Inside(other, dir) })
 	}
 	for _, dir := range toolchain.Dirs(found) {
 		if free(dir) {
@@ -167,12 +168,6 @@ func (a *command) addToolchains(names []string, project string, spec *workspace.
 		}
 	}
 	return nil
-}
-
-// within reports whether path is dir or lies in it.
-func within(dir, path string) bool {
-	rel, err := filepath.Rel(dir, path)
-	return err == nil && filepath.IsLocal(rel)
 }
 
 // checkSandbox refuses directories of the host for a provider, by its name, that is not a

@@ -14,6 +14,7 @@ import (
 
 	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/paths"
 	"github.com/croft-run/croft/prepare/bootstrap"
 	"github.com/croft-run/croft/prepare/stage"
 	"github.com/croft-run/croft/workspace"
@@ -125,8 +126,7 @@ func inDir(name, dir string) bool {
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = real
 	}
-	rel, err := filepath.Rel(dir, name)
-	return err == nil && filepath.IsLocal(rel)
+	return paths.Inside(dir, name)
 }
 
 // readSpec reads a file and returns the directory that its paths are relative to.

@@ -25,6 +25,7 @@ import (
 	"github.com/croft-run/croft/internal/daemon/app"
 	"github.com/croft-run/croft/internal/daemon/config"
 	"github.com/croft-run/croft/internal/daemon/telemetry"
+	"github.com/croft-run/croft/internal/shellword"
 )
 
 type upOptions struct {
@@ -392,11 +393,5 @@ func sameFile(a, b string) bool {
 
 // shellQuote quotes a word for a shell if necessary.
 func shellQuote(s string) string {
-	safe := func(r rune) bool {
-		return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("/._-+:@%", r)
-	}
-	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !safe(r) }) < 0 {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	return shellword.QuoteUnsafe(s, "/._-+:@%")
 }

@@ -6,21 +6,18 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/paths"
 )
 
 // systemDirs are shown in every sandbox.
 var systemDirs = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store"}
 
 func isBelow(path string, dirs ...string) bool {
-	for _, dir := range dirs {
-		if rel, err := filepath.Rel(dir, path); err == nil && filepath.IsLocal(rel) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(dirs, func(dir string) bool { return paths.Inside(dir, path) })
 }
 
 // findProgram finds the program of an agent on PATH, and shows it inside: its package, and

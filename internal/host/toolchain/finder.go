@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/paths"
 )
 
 // A finder looks below one home.
@@ -57,7 +58,7 @@ func (f *finder) firstDir(variable string, defaults ...string) string {
 		list = append(list, f.below(name))
 	}
 	for _, dir := range list {
-		if dir != f.home && inDir(f.home, dir) && isDir(dir) {
+		if dir != f.home && paths.Inside(f.home, dir) && isDir(dir) {
 			return dir
 		}
 	}

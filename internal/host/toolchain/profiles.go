@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/croft-run/croft/internal/paths"
 )
 
 // findGo finds the Go installation that is on PATH, those of golang.org/dl in ~/sdk, the
@@ -12,7 +14,7 @@ import (
 func (f *finder) findGo(t *Toolchain) {
 	env := f.goEnv()
 	if program := f.lookPath("go"); program != "" {
-		if real, err := filepath.EvalSymlinks(program); err == nil && inDir(f.home, real) {
+		if real, err := filepath.EvalSymlinks(program); err == nil && paths.Inside(f.home, real) {
 			t.addRoot(filepath.Dir(filepath.Dir(real)))
 		}
 	} else {
@@ -30,7 +32,7 @@ func (f *finder) findGo(t *Toolchain) {
 		gopath = f.below("go")
 	}
 	gopath = filepath.SplitList(gopath)[0]
-	if bin := filepath.Join(gopath, "bin"); inDir(f.home, bin) {
+	if bin := filepath.Join(gopath, "bin"); paths.Inside(f.home, bin) {
 		t.add(bin)
 		t.addPath(bin)
 	}
@@ -88,7 +90,7 @@ func (f *finder) cacheDir() string {
 // cacheBelow returns c if it lies below the home, else no cache. A cache elsewhere may be
 // shared with other users.
 func (f *finder) cacheBelow(c Cache) Cache {
-	if c.Dir == "" || c.Dir == "off" || !filepath.IsAbs(c.Dir) || !inDir(f.home, c.Dir) || filepath.Clean(c.Dir) == f.home {
+	if c.Dir == "" || c.Dir == "off" || !filepath.IsAbs(c.Dir) || !paths.Inside(f.home, c.Dir) || filepath.Clean(c.Dir) == f.home {
 		return Cache{}
 	}
 	return c
@@ -223,10 +225,10 @@ func (f *finder) findUv(t *Toolchain) {
 			}
 		}
 	}
-	if pythons == "" && (program == "" || !inDir(f.home, program)) {
+	if pythons == "" && (program == "" || !paths.Inside(f.home, program)) {
 		return
 	}
-	if program != "" && inDir(f.home, program) {
+	if program != "" && paths.Inside(f.home, program) {
 		t.add(filepath.Dir(program))
 		t.addPath(filepath.Dir(program))
 		t.Env["UV_LINK_MODE"] = "copy"

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/paths"
 	"github.com/croft-run/croft/internal/suggest"
 	"github.com/croft-run/croft/secret"
 )
@@ -174,7 +175,7 @@ func Dirs(found []Toolchain) []string {
 		all = append(all, t.Dirs...)
 	}
 	for _, dir := range all {
-		inner := slices.ContainsFunc(all, func(other string) bool { return other != dir && inDir(other, dir) })
+		inner := slices.ContainsFunc(all, func(other string) bool { return other != dir && paths.Inside(other, dir) })
 		if !inner && !slices.Contains(dirs, dir) {
 			dirs = append(dirs, dir)
 		}
@@ -215,7 +216,7 @@ func CredentialFiles(dir string) map[string]string {
 			content, is := credentialContent(e.Name(), e.IsDir())
 			if is && e.Type()&os.ModeSymlink != 0 {
 				real, err := filepath.EvalSymlinks(filepath.Join(dir, name))
-				if is = err == nil && inDir(dir, real); is {
+				if is = err == nil && paths.Inside(dir, real); is {
 					name, _ = filepath.Rel(dir, real) // inDir says that there is one
 				}
 			}
@@ -274,12 +275,6 @@ func HomeCredentials() []string {
 			}
 		}
 	})
-}
-
-// inDir reports whether path is dir or lies in it.
-func inDir(dir, path string) bool {
-	rel, err := filepath.Rel(dir, path)
-	return err == nil && filepath.IsLocal(rel)
 }
 
 func isDir(path string) bool {

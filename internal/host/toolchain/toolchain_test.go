@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/paths"
 )
 
 // layout makes files below a home; a name that ends in / is a directory, and content that
@@ -144,7 +145,7 @@ func TestCaches(t *testing.T) {
 	for _, c := range Caches(found) {
 		rel, _ := filepath.Rel(home, c.Dir)
 		got[rel] = c.Var
-		if c.Home != "" && !inDir(c.Home, c.Dir) {
+		if c.Home != "" && !paths.Inside(c.Home, c.Dir) {
 			t.Errorf("%s is not in its home %s", c.Dir, c.Home)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/host/files"
+	"github.com/croft-run/croft/internal/paths"
 )
 
 // An Identity identifies a directory in place by inode, so that another directory at the
@@ -58,7 +59,7 @@ func (s *Store) CheckHostPath(path string) (real string, err error) {
 		if err == nil {
 			err = ferr
 		}
-		if err == nil && (within(at, real) || within(real, at)) {
+		if err == nil && (paths.Inside(at, real) || paths.Inside(real, at)) {
 			err = errForbiddenDir
 		}
 	}
@@ -81,12 +82,6 @@ func nearestReal(path string) (string, error) {
 	}
 }
 
-// within reports whether path is dir or lies in it.
-func within(dir, path string) bool {
-	rel, err := filepath.Rel(dir, path)
-	return err == nil && filepath.IsLocal(rel)
-}
-
 // checkRoots refuses a path that lies in none of Config.Roots. The path has no symlinks.
 func (s *Store) checkRoots(real string) error {
 	if s.roots == nil {
@@ -97,7 +92,7 @@ func (s *Store) checkRoots(real string) error {
 		if err != nil {
 			continue // a root that does not exist contains nothing
 		}
-		if within(at, real) {
+		if paths.Inside(at, real) {
 			return nil
 		}
 	}

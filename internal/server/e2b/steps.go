@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/shellword"
 	"github.com/croft-run/croft/internal/sleep"
 	"github.com/croft-run/croft/registry"
 	"github.com/croft-run/croft/snapshot"
@@ -221,7 +222,7 @@ func (b *builder) step(ctx context.Context, template, name string, st buildStep)
 		if path.IsAbs(st.Args[0]) {
 			dir = path.Clean(st.Args[0])
 		}
-		if err := b.run(ctx, name, "mkdir -p -- "+quote(dir)); err != nil {
+		if err := b.run(ctx, name, "mkdir -p -- "+shellword.Quote(dir)); err != nil {
 			return err
 		}
 		b.result.Workdir = dir
@@ -282,11 +283,8 @@ func inDir(dir, command string) string {
 	if dir == "" {
 		return command
 	}
-	return "cd -- " + quote(dir) + " || exit 1\n" + command
+	return "cd -- " + shellword.Quote(dir) + " || exit 1\n" + command
 }
-
-// quote quotes a word for a shell.
-func quote(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
 
 // uploadName is the directory in the workspace that an archive is unpacked to.
 const uploadName = ".croft-e2b-upload"

@@ -16,6 +16,7 @@ import (
 	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/history"
+	"github.com/croft-run/croft/internal/paths"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
@@ -217,24 +218,18 @@ func (s *Server) checkHostDir(dir string) (string, error) {
 	}
 	inside := func(root string) bool {
 		root, err := filepath.EvalSymlinks(root)
-		return err == nil && isBelow(root, real)
+		return err == nil && paths.Inside(root, real)
 	}
 	if !slices.ContainsFunc(roots, inside) {
 		return "", fmt.Errorf("directory %.200q: %w: it is in none of the configured directories: %s (hostRoots in croft.yaml)", dir, fault.PermissionDenied, strings.Join(roots, ", "))
 	}
-	if data, err := filepath.EvalSymlinks(s.cfg.Host.Forbidden); err == nil && (isBelow(data, real) || isBelow(real, data)) {
+	if data, err := filepath.EvalSymlinks(s.cfg.Host.Forbidden); err == nil && (paths.Inside(data, real) || paths.Inside(real, data)) {
 		return "", fmt.Errorf("directory %.200q: %w: it overlaps Croft's data directory", dir, fault.PermissionDenied)
 	}
 	if info, err := os.Stat(real); err != nil || !info.IsDir() {
 		return "", badParameter("dir", "%.200q is not a directory", dir)
 	}
 	return real, nil
-}
-
-// isBelow reports whether a path is a directory or below it.
-func isBelow(dir, path string) bool {
-	rel, err := filepath.Rel(dir, path)
-	return err == nil && filepath.IsLocal(rel)
 }
 
 func (s *Server) hostRoots() []string {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/lazyregexp"
+	"github.com/croft-run/croft/internal/paths"
 	"github.com/croft-run/croft/internal/profile"
 	"github.com/croft-run/croft/workspace"
 )
@@ -118,7 +119,7 @@ func chooseIn(ctx context.Context, ws *workspace.Workspace, p profile.Profile, q
 
 // rank sorts the projects of the files before others.
 func (c *chooser) rank(ch *Choice) int {
-	if slices.ContainsFunc(c.o.Files, func(f string) bool { return isInside(ch.Project.Dir, path.Clean(f)) }) {
+	if slices.ContainsFunc(c.o.Files, func(f string) bool { return paths.InsideName(ch.Project.Dir, path.Clean(f)) }) {
 		return 0
 	}
 	return 1

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/shellword"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -176,7 +177,7 @@ func (j *job) finishInterrupted(ctx context.Context, ws *workspace.Workspace, ma
 func shellQuote(word string) string {
 	parts := strings.Split(word, scratch)
 	for i, p := range parts {
-		parts[i] = "'" + strings.ReplaceAll(p, "'", `'\''`) + "'"
+		parts[i] = shellword.Quote(p)
 	}
 	return strings.Join(parts, `"$d"`)
 }

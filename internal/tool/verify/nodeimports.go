@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/croft-run/croft/internal/lazyregexp"
+	"github.com/croft-run/croft/internal/paths"
 	"github.com/croft-run/croft/internal/profile"
 	"github.com/croft-run/croft/workspace"
 )
@@ -75,15 +76,11 @@ type runnerConfig struct{ dir, text string }
 func (g *importGraph) packageOf(file string) *nodePackage {
 	var best *nodePackage
 	for _, p := range g.packages {
-		if isInside(p.dir, file) && (best == nil || isInside(best.dir, p.dir)) {
+		if paths.InsideName(p.dir, file) && (best == nil || paths.InsideName(best.dir, p.dir)) {
 			best = p
 		}
 	}
 	return best
-}
-
-func isInside(dir, file string) bool {
-	return dir == "." && !strings.HasPrefix(file, "../") || file == dir || strings.HasPrefix(file, dir+"/")
 }
 
 var (
@@ -207,7 +204,7 @@ func (g *importGraph) addBare(name, target string) {
 	switch {
 	case !alias && slices.Contains(nodeBuiltins, module):
 		return
-	case !alias && slices.ContainsFunc(g.packages, func(p *nodePackage) bool { return isInside(p.dir, name) && p.dependsOn(module) }):
+	case !alias && slices.ContainsFunc(g.packages, func(p *nodePackage) bool { return paths.InsideName(p.dir, name) && p.dependsOn(module) }):
 		return
 	}
 	var found []string
@@ -353,7 +350,7 @@ func (g *importGraph) isConfigured(file string) bool {
 		return true
 	}
 	for _, c := range g.configs {
-		if rel := scriptStem(relativeTo(c.dir, file)); isInside(c.dir, file) {
+		if rel := scriptStem(relativeTo(c.dir, file)); paths.InsideName(c.dir, file) {
 			has := func(s string) bool { return strings.Contains(c.text, s) }
 			if strings.Contains(rel, "/") && has(rel) || has("./"+rel) || has("<rootDir>/"+rel) {
 				return true
@@ -368,7 +365,7 @@ func (g *importGraph) isConfigured(file string) bool {
 func nodeRoot(p profile.Profile, q profile.Project) string {
 	root := q.Dir
 	for _, o := range p.Projects {
-		if o.Ecosystem == profile.Node && isInside(o.Dir, root) {
+		if o.Ecosystem == profile.Node && paths.InsideName(o.Dir, root) {
 			root = o.Dir
 		}
 	}
