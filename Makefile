@@ -76,11 +76,11 @@ release: ## VERSION=v1.2.3: archives, packages, image, SBOMs, licences and SHA25
 release-tag: ## VERSION=v1.2.3: a tag of HEAD with the guests inside, for go install and go get
 	$(call tool,release) tag $(VERSION)
 
-attack: deps build ## every test with Attack in its name; writes docs/attacks.md
-	scripts/attack docs/attacks.md
+attack: deps build ## every test with Attack in its name; writes docs/evidence/attacks.md
+	scripts/attack docs/evidence/attacks.md
 
-docs: ## docs/providers.md, from what the last make test-all saw
-	cp bin/providers.md docs/providers.md
+docs: ## docs/evidence/providers.md, from what the last make test-all saw
+	cp bin/providers.md docs/evidence/providers.md
 
 lint: $(LINT) ## golangci-lint here, and vet for macOS
 	$(LINT) run

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"regexp"
@@ -20,11 +21,11 @@ import (
 	"github.com/croft-run/croft/tool/skill"
 )
 
-var update = flag.Bool("update", false, "write docs/tools.md")
+var update = flag.Bool("update", false, "write docs/evidence/tools.md")
 
-const page = "../../docs/tools.md"
+const page = "../../docs/evidence/tools.md"
 
-// TestPage runs the example of every tool, and fails where docs/tools.md does not
+// TestPage runs the example of every tool, and fails where docs/evidence/tools.md does not
 // say what the tools take, answer and did just now. With -update it is written.
 func TestPage(t *testing.T) {
 	old, err := os.ReadFile(page)
@@ -51,15 +52,14 @@ func TestPage(t *testing.T) {
 		return
 	}
 	if diff := cmp.Diff(strings.Split(string(old), "\n"), strings.Split(b.String(), "\n")); diff != "" {
-		t.Errorf("docs/tools.md is not what the tools are; go test ./tool/all -run TestPage -update writes it (-page +tools):\n%s", diff)
+		t.Errorf("docs/evidence/tools.md is not what the tools are; go test ./tool/all -run TestPage -update writes it (-page +tools):\n%s", diff)
 	}
 }
 
 const head = `# The tools
 
-What every tool takes and answers, from its schema, with a call that the tests make. How agents get them is in [mcp.md](mcp.md);
-` + "`croft tool NAME JSON`" + ` calls one by hand. Every tool takes ` + "`workspace`" + ` as well: the name of one, which may be left out where
-there is only one; those that say so take ` + "`all`" + `, too.
+Every tool, from its schema, with a call that the tests make. [mcp.md](../mcp.md) says how agents get them; ` + "`croft tool NAME JSON`" + ` calls
+one by hand. Every tool takes ` + "`workspace`" + ` as well: the name of one, which may be left out where there is only one.
 
 `
 
@@ -102,10 +102,17 @@ func available(t *testing.T) []*tool.Tool {
 func section(t *testing.T, b *strings.Builder, tl *tool.Tool, old string) {
 	t.Helper()
 	fmt.Fprintf(b, "\n## %s\n\n%s\n\n", tl.Name, tl.Description)
-	fmt.Fprintf(b, "%s.\n", strings.Join(traits(tl), ", "))
-	fields(b, "Takes", tl.Input)
-	if tl.Output != nil {
-		fields(b, "Answers", tl.Output)
+	fmt.Fprintf(b, "%s.\n\n", strings.Join(traits(tl), ", "))
+	for _, name := range fields(tl.Input) {
+		p := tl.Input.Properties[name]
+		required := ""
+		if slices.Contains(tl.Input.Required, name) {
+			required = ", required"
+		}
+		fmt.Fprintf(b, "- `%s` (%s%s): %s\n", name, kindOf(p), required, p.Description)
+	}
+	if tl.Output != nil && len(fields(tl.Output)) > 0 {
+		fmt.Fprintf(b, "\nAnswers `%s`.\n", strings.Join(fields(tl.Output), "`, `"))
 	}
 	ex, ok := examples[tl.Name]
 	if !ok {
@@ -113,7 +120,7 @@ func section(t *testing.T, b *strings.Builder, tl *tool.Tool, old string) {
 		return
 	}
 	var args bytes.Buffer
-	if err := json.Indent(&args, []byte(ex.args), "", "  "); err != nil {
+	if err := json.Compact(&args, []byte(ex.args)); err != nil {
 		t.Errorf("example of %s: %v", tl.Name, err)
 	}
 	fmt.Fprintf(b, "\n```json\n%s\n```\n", args.String())
@@ -171,30 +178,15 @@ func traits(tl *tool.Tool) []string {
 	return list
 }
 
-// fields writes the properties of a schema as a table.
-func fields(b *strings.Builder, verb string, s *jsonschema.Schema) {
-	names := s.PropertyOrder
-	for name := range s.Properties {
+// fields returns the names of a schema's properties, but for that of the workspace.
+func fields(s *jsonschema.Schema) []string {
+	names := slices.Clone(s.PropertyOrder)
+	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
 		if !slices.Contains(names, name) {
-			names = append(slices.Clone(names), name)
+			names = append(names, name)
 		}
 	}
-	names = slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == "workspace" })
-	if len(names) == 0 {
-		return
-	}
-	if s.PropertyOrder == nil {
-		slices.Sort(names)
-	}
-	fmt.Fprintf(b, "\n| %s | | |\n|---|---|---|\n", strings.ToLower(verb))
-	for _, name := range names {
-		p := s.Properties[name]
-		kind := kindOf(p)
-		if verb == "Takes" && slices.Contains(s.Required, name) {
-			kind += ", required"
-		}
-		fmt.Fprintf(b, "| `%s` | %s | %s |\n", name, kind, strings.ReplaceAll(p.Description, "|", `\|`))
-	}
+	return slices.DeleteFunc(names, func(n string) bool { return n == "workspace" })
 }
 
 func kindOf(p *jsonschema.Schema) string {
