@@ -251,7 +251,7 @@ func (p *docPage) facilities(t *testing.T, home string) []string {
 	t.Helper()
 	path := p.bin + ":" + os.Getenv("PATH")
 	switch p.name {
-	case "docs/sdk.md", "docs/e2b.md": // as after npm install e2b
+	case "docs/e2b.md": // as after npm install e2b
 		if err := os.Symlink(testenv.NeedsE2B(t), filepath.Join(home, "node_modules")); err != nil {
 			t.Fatal(err)
 		}
