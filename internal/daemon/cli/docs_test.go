@@ -14,7 +14,7 @@ import (
 // types it.
 func TestCommandsAreDocumented(t *testing.T) {
 	var text strings.Builder
-	for _, page := range []string{"cli.md", "http.md", "config.md", "keys.md", "snapshots.md", "templates.md", "prepare.md", "mcp.md", "toolchains.md", "eval.md", "eval-suites.md", "docker.md", "operate.md", "work.md", "install.md"} {
+	for _, page := range []string{"cli.md", "http.md", "config.md", "self-host.md", "snapshots.md", "templates.md", "prepare.md", "mcp.md", "toolchains.md", "eval.md", "eval-suites.md", "docker.md", "operate.md", "work.md", "install.md"} {
 		data, err := os.ReadFile("../../../docs/" + page)
 		if err != nil {
 			t.Fatal(err)
