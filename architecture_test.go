@@ -65,7 +65,10 @@ func TestArchitecture(t *testing.T) {
 	}
 }
 
-// packageList lists every package with the first sentence of its comment.
+// details are what a sentence says after its main clause.
+var details = regexp.MustCompile(`(:|;|, (so that|which|with|without|where|whose|who|until|because|as|such as|including)\b).*`)
+
+// packageList lists every package with the main clause of the first sentence of its comment.
 func packageList(t *testing.T) string {
 	t.Helper()
 	all := packages(t)
@@ -79,7 +82,8 @@ func packageList(t *testing.T) string {
 				continue
 			}
 			text := strings.TrimPrefix(new(doc.Package).Synopsis(packageComment(t, p.dir)), "Package "+filepath.Base(p.dir)+" ")
-			fmt.Fprintf(&b, "- `%s`: %s\n", p.dir, strings.TrimPrefix(text, "Command "+filepath.Base(p.dir)+" "))
+			text = strings.TrimPrefix(text, "Command "+filepath.Base(p.dir)+" ")
+			fmt.Fprintf(&b, "- `%s`: %s\n", p.dir, strings.TrimSuffix(details.ReplaceAllString(text, ""), "."))
 		}
 		b.WriteString("\n")
 		all = rest
