@@ -55,7 +55,7 @@ test-compat: deps guests test-trpc ## side by side with the originals (skillgym,
 	$(GO) test -count=1 -v -run '^TestConformance$$' ./e2e
 
 test-trpc: guests ## trpc-agent-go's own tests over contrib/trpcagent; TRPC=local for one of local, in-place and sandbox
-	cd contrib/trpcagent && $(GO) run ./internal/upstream -provider "$(TRPC)" -known ../../docs/trpc-agent-go.md
+	cd contrib/trpcagent && $(GO) run ./internal/upstream -provider "$(TRPC)" -known ../../docs/evidence/trpc-agent-go.md
 
 test-release: deps ## a release of HEAD: built twice, installed by go install, go get and install.sh in a fresh Debian
 	CROFT_TEST_RELEASE=1 $(GO) test -C tools -count=1 -timeout 40m -run '^TestRelease' ./release

@@ -61,6 +61,9 @@ const head = `# The tools
 Every tool, from its schema, with a call that the tests make. [mcp.md](../mcp.md) says how agents get them; ` + "`croft tool NAME JSON`" + ` calls
 one by hand. Every tool takes ` + "`workspace`" + ` as well: the name of one, which may be left out where there is only one.
 
+In brackets: the hints of MCP (read-only, destructive: it may lose what can't be got back, open world: it reaches beyond the workspace),
+` + "`all`" + ` where ` + "`workspace`" + ` may be "all", and the capabilities that the workspace must have.
+
 `
 
 var families = []struct {
@@ -101,8 +104,7 @@ func available(t *testing.T) []*tool.Tool {
 // section writes what there is to say of one tool.
 func section(t *testing.T, b *strings.Builder, tl *tool.Tool, old string) {
 	t.Helper()
-	fmt.Fprintf(b, "\n## %s\n\n%s\n\n", tl.Name, tl.Description)
-	fmt.Fprintf(b, "%s.\n\n", strings.Join(traits(tl), ", "))
+	fmt.Fprintf(b, "\n## %s\n\n%s %s\n\n", tl.Name, tl.Description, traits(tl))
 	for _, name := range fields(tl.Input) {
 		p := tl.Input.Properties[name]
 		required := ""
@@ -158,24 +160,20 @@ func answered(page, name string) string {
 	return text
 }
 
-func traits(tl *tool.Tool) []string {
-	list := []string{"Changes things"}
-	if tl.ReadOnly {
-		list = []string{"Changes nothing"}
+func traits(tl *tool.Tool) string {
+	var list []string
+	for _, hint := range []struct {
+		holds bool
+		name  string
+	}{{tl.ReadOnly, "read-only"}, {tl.Destructive, "destructive"}, {tl.OpenWorld, "open world"}, {tl.FanOut, "`all`"}} {
+		if hint.holds {
+			list = append(list, hint.name)
+		}
 	}
-	if tl.Destructive {
-		list = append(list, "may lose what can't be got back")
+	for _, need := range tl.Needs {
+		list = append(list, string(need))
 	}
-	if tl.OpenWorld {
-		list = append(list, "reaches beyond the workspace")
-	}
-	if tl.FanOut {
-		list = append(list, "takes `workspace: \"all\"`")
-	}
-	for i, need := range tl.Needs {
-		list = append(list, map[bool]string{true: "needs ", false: ""}[i == 0]+string(need))
-	}
-	return list
+	return "(" + strings.Join(list, ", ") + ")"
 }
 
 // fields returns the names of a schema's properties, but for that of the workspace.
