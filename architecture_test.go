@@ -42,7 +42,7 @@ func TestArchitecture(t *testing.T) {
 	for name, text := range map[string]string{
 		"packages":            packageList(t),
 		"moves":               "```mermaid\n" + strings.TrimSpace(registry.Diagram()) + "\n```\n",
-		"workspace directory": table(t, "internal/host/wsdir") + table(t, "provider/sandbox") + table(t, "provider/docker") + table(t, "provider/ssh") + table(t, "provider/e2b"),
+		"workspace directory": table(t, "internal/host/wsdir") + table(t, "provider/sandbox"),
 		"data directory":      table(t, "internal/daemon/app"),
 	} {
 		part := regexp.MustCompile(`(?s)(<!-- generated: ` + name + ` -->\n).*?(<!-- end -->\n)`)

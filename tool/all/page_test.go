@@ -23,6 +23,9 @@ import (
 
 var update = flag.Bool("update", false, "write docs/evidence/tools.md")
 
+// maxLines bounds the lines of an answer on the page.
+const maxLines = 6
+
 const page = "../../docs/evidence/tools.md"
 
 // TestPage runs the example of every tool, and fails where docs/evidence/tools.md does not
@@ -36,9 +39,7 @@ func TestPage(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(head)
 	for _, f := range families {
-		fmt.Fprintf(&b, "- **%s**: %s\n", f.title, strings.Join(links(tools, f.name), ", "))
-	}
-	for _, f := range families {
+		fmt.Fprintf(&b, "\n## %s\n", f.title)
 		for _, tl := range tools {
 			if tl.Family == f.name {
 				section(t, &b, tl, string(old))
@@ -63,7 +64,6 @@ one by hand. Every tool takes ` + "`workspace`" + ` as well: the name of one, wh
 
 In brackets: the hints of MCP (read-only, destructive: it may lose what can't be got back, open world: it reaches beyond the workspace),
 ` + "`all`" + ` where ` + "`workspace`" + ` may be "all", and the capabilities that the workspace must have.
-
 `
 
 var families = []struct {
@@ -73,16 +73,6 @@ var families = []struct {
 	{tool.Files, "Files"}, {tool.Search, "Search"}, {tool.Shell, "Shell"}, {tool.Verify, "Verify"}, {tool.LSP, "Language servers"},
 	{tool.AST, "Syntax trees"}, {tool.Render, "Render"}, {tool.Secrets, "Secrets"}, {tool.Project, "Project"}, {tool.Code, "Code"},
 	{tool.Snapshot, "Snapshots"}, {skill.Family, "Skills and artifacts"}, {tool.Extra, "Extras"},
-}
-
-func links(tools []*tool.Tool, f tool.Family) []string {
-	var out []string
-	for _, t := range tools {
-		if t.Family == f {
-			out = append(out, fmt.Sprintf("[%s](#%s)", t.Name, strings.ToLower(t.Name)))
-		}
-	}
-	return out
 }
 
 // available lists every tool of a workspace that can do everything, by name.
@@ -104,7 +94,7 @@ func available(t *testing.T) []*tool.Tool {
 // section writes what there is to say of one tool.
 func section(t *testing.T, b *strings.Builder, tl *tool.Tool, old string) {
 	t.Helper()
-	fmt.Fprintf(b, "\n## %s\n\n%s %s\n\n", tl.Name, tl.Description, traits(tl))
+	fmt.Fprintf(b, "\n### %s\n\n%s %s\n\n", tl.Name, tl.Description, traits(tl))
 	for _, name := range fields(tl.Input) {
 		p := tl.Input.Properties[name]
 		required := ""
@@ -139,7 +129,11 @@ func section(t *testing.T, b *strings.Builder, tl *tool.Tool, old string) {
 	if strings.Contains(text, fence) {
 		fence = "````"
 	}
-	fmt.Fprintf(b, "\n%stext\n%s\n%s\n", fence, strings.TrimRight(text, "\n"), fence)
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	if len(lines) > maxLines+1 {
+		lines = append(lines[:maxLines], fmt.Sprintf("... and %d lines more", len(lines)-maxLines))
+	}
+	fmt.Fprintf(b, "\n%stext\n%s\n%s\n", fence, strings.Join(lines, "\n"), fence)
 }
 
 func onPath(name string) bool {
@@ -153,8 +147,8 @@ func onPath(name string) bool {
 
 // answered returns what the page says that a tool answered.
 func answered(page, name string) string {
-	_, rest, _ := strings.Cut(page, "\n## "+name+"\n")
-	rest, _, _ = strings.Cut(rest, "\n## ")
+	_, rest, _ := strings.Cut(page, "\n### "+name+"\n")
+	rest, _, _ = strings.Cut(rest, "\n##")
 	before, rest, _ := strings.Cut(rest, "```text\n")
 	text, _, _ := strings.Cut(rest, "\n"+before[strings.LastIndex(before, "\n")+1:]+"```\n")
 	return text

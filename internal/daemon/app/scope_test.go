@@ -382,7 +382,7 @@ func toolExamples(t *testing.T) map[string]map[string]any {
 		t.Fatal(err)
 	}
 	out := map[string]map[string]any{}
-	for _, section := range strings.Split(string(text), "\n## ")[1:] {
+	for _, section := range strings.Split(string(text), "\n### ")[1:] {
 		name, rest, _ := strings.Cut(section, "\n")
 		_, block, ok := strings.Cut(rest, "```json\n")
 		if !ok {
