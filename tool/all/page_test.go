@@ -63,7 +63,7 @@ Every tool, from its schema, with a call that the tests make. [mcp.md](../mcp.md
 one by hand. Every tool takes ` + "`workspace`" + ` as well: the name of one, which may be left out where there is only one.
 
 In brackets: the hints of MCP (read-only, destructive: it may lose what can't be got back, open world: it reaches beyond the workspace),
-` + "`all`" + ` where ` + "`workspace`" + ` may be "all", and the capabilities that the workspace must have.
+` + "`all`" + ` where ` + "`workspace`" + ` may be "all", and the capabilities that the workspace must have. An argument without a type is a string.
 `
 
 var families = []struct {
@@ -96,12 +96,18 @@ func section(t *testing.T, b *strings.Builder, tl *tool.Tool, old string) {
 	t.Helper()
 	fmt.Fprintf(b, "\n### %s\n\n%s %s\n\n", tl.Name, tl.Description, traits(tl))
 	for _, name := range fields(tl.Input) {
-		p := tl.Input.Properties[name]
-		required := ""
-		if slices.Contains(tl.Input.Required, name) {
-			required = ", required"
+		var is []string
+		if kind := kindOf(tl.Input.Properties[name]); kind != "string" {
+			is = append(is, kind)
 		}
-		fmt.Fprintf(b, "- `%s` (%s%s): %s\n", name, kindOf(p), required, p.Description)
+		if slices.Contains(tl.Input.Required, name) {
+			is = append(is, "required")
+		}
+		text := strings.Join(is, ", ")
+		if text != "" {
+			text = " (" + text + ")"
+		}
+		fmt.Fprintf(b, "- `%s`%s: %s\n", name, text, tl.Input.Properties[name].Description)
 	}
 	if tl.Output != nil && len(fields(tl.Output)) > 0 {
 		fmt.Fprintf(b, "\nAnswers `%s`.\n", strings.Join(fields(tl.Output), "`, `"))

@@ -71,25 +71,23 @@ func (t *table) writePage(w io.Writer) {
 	slices.Sort(t.columns)
 	fmt.Fprintf(w, `# Providers, held against the contract
 
-This page is made of the results of the tests (`+"`make docs` after `make test-all`"+`), never by hand. Package workspacetest has the checks;
+This page is made of the results of the tests (`+"`make docs` after `make test-all`"+`), never by hand. Package workspacetest has the checks (`+"`go test ./provider/KIND -run Conformance -v`"+` names them);
 it was run on %s.
 `, strings.Join(t.columns, ", "))
 	var groups grouped
 	for _, check := range t.checks {
 		groups.add(t.exceptions(check), strings.ReplaceAll(check, "-", " "))
 	}
-	fmt.Fprint(w, "\n## What holds for every provider\n\n")
-	family := ""
+	fmt.Fprintf(w, "\n## What holds for every provider\n\n%d checks: ", len(groups.members[""]))
+	var families grouped
 	for _, check := range groups.members[""] {
-		of, what, _ := strings.Cut(check, "/")
-		if of != family {
-			fmt.Fprintf(w, "%s- **%s**: %s", map[bool]string{true: "\n"}[family != ""], of, what)
-			family = of
-			continue
-		}
-		fmt.Fprintf(w, "; %s", what)
+		family, what, _ := strings.Cut(check, "/")
+		families.add(family, what)
 	}
-	fmt.Fprint(w, "\n\n## What does not apply to some\n\n| checks | does not apply to |\n|---|---|\n")
+	for i, family := range families.order {
+		fmt.Fprintf(w, "%s%s %d", map[bool]string{true: ", "}[i > 0], family, len(families.members[family]))
+	}
+	fmt.Fprint(w, ".\n\n## What does not apply to some\n\n| checks | does not apply to |\n|---|---|\n")
 	for _, exceptions := range groups.order {
 		if exceptions != "" {
 			fmt.Fprintf(w, "| %s | %s |\n", strings.Join(groups.members[exceptions], "; "), exceptions)

@@ -25,7 +25,7 @@ func TestTable(t *testing.T) {
 	r.table.writePage(&out)
 	for _, want := range []string{
 		"it was run on memory, sandbox bubblewrap.\n",
-		"- **Write**: is atomic\n",
+		"\n1 checks: Write 1.\n",
 		"| Shell/runs | module shell is absent: memory; **fails**: sandbox bubblewrap |\n",
 	} {
 		if !strings.Contains(out.String(), want) {
