@@ -24,7 +24,7 @@ import (
 var update = flag.Bool("update", false, "write docs/evidence/tools.md")
 
 // maxLines bounds the lines of an answer on the page.
-const maxLines = 6
+const maxLines = 4
 
 const page = "../../docs/evidence/tools.md"
 
@@ -59,7 +59,7 @@ func TestPage(t *testing.T) {
 
 const head = `# The tools
 
-Every tool, from its schema, with a call that the tests make. [mcp.md](../mcp.md) says how agents get them; ` + "`croft tool NAME JSON`" + ` calls
+Every tool, from its schema, with the first sentence of what it says to agents, and a call that the tests make. [mcp.md](../mcp.md) says how agents get them; ` + "`croft tool NAME JSON`" + ` calls
 one by hand. Every tool takes ` + "`workspace`" + ` as well: the name of one, which may be left out where there is only one.
 
 In brackets: the hints of MCP (read-only, destructive: it may lose what can't be got back, open world: it reaches beyond the workspace),
@@ -94,7 +94,8 @@ func available(t *testing.T) []*tool.Tool {
 // section writes what there is to say of one tool.
 func section(t *testing.T, b *strings.Builder, tl *tool.Tool, old string) {
 	t.Helper()
-	fmt.Fprintf(b, "\n### %s\n\n%s %s\n\n", tl.Name, tl.Description, traits(tl))
+	what, _, _ := strings.Cut(tl.Description, ". ")
+	fmt.Fprintf(b, "\n### %s\n\n%s. %s\n\n", tl.Name, strings.TrimSuffix(what, "."), traits(tl))
 	for _, name := range fields(tl.Input) {
 		var is []string
 		if kind := kindOf(tl.Input.Properties[name]); kind != "string" {
