@@ -64,6 +64,7 @@ one by hand. Every tool takes ` + "`workspace`" + ` as well: the name of one, wh
 
 In brackets: the hints of MCP (read-only, destructive: it may lose what can't be got back, open world: it reaches beyond the workspace),
 ` + "`all`" + ` where ` + "`workspace`" + ` may be "all", and the capabilities that the workspace must have. An argument without a type is a string.
+The whole schemas are those of ` + "`tools/list`" + ` of MCP; of answers, with the capability ` + "`croft.run/data`" + `.
 `
 
 var families = []struct {
@@ -109,9 +110,6 @@ func section(t *testing.T, b *strings.Builder, tl *tool.Tool, old string) {
 			text = " (" + text + ")"
 		}
 		fmt.Fprintf(b, "- `%s`%s: %s\n", name, text, tl.Input.Properties[name].Description)
-	}
-	if tl.Output != nil && len(fields(tl.Output)) > 0 {
-		fmt.Fprintf(b, "\nAnswers `%s`.\n", strings.Join(fields(tl.Output), "`, `"))
 	}
 	ex, ok := examples[tl.Name]
 	if !ok {
