@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -43,8 +44,12 @@ func TestFlagsInDocumentsExist(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	agents, err := filepath.Glob("../../../docs/agents/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
 	root, seen := new(command).rootCommand(), 0
-	for _, page := range append(pages, "../../../README.md") {
+	for _, page := range slices.Concat(pages, agents, []string{"../../../README.md"}) {
 		data, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
