@@ -55,7 +55,7 @@ test-compat: deps guests test-trpc $(if $(E2B_SUITES),test-e2b) ## side by side 
 	$(GO) test -count=1 -v -run '^TestConformance$$' ./e2e
 
 test-trpc: guests ## trpc-agent-go's own tests over contrib/trpcagent; TRPC=local for one of local, in-place and sandbox
-	cd contrib/trpcagent && $(GO) run ./internal/upstream -provider "$(TRPC)" -known ../../docs/trpc-agent-go.md
+	cd contrib/trpcagent && $(GO) run ./internal/upstream -provider "$(TRPC)" -known ../../docs/evidence/trpc-agent-go.md
 
 test-e2b: deps guests ## E2B's own tests for JavaScript against croft up; E2B_SUITES=DIR has the repositories E2B and code-interpreter of e2b-dev
 	@[ -n "$(E2B_SUITES)" ] || { echo "give E2B_SUITES=DIR, with DIR/E2B and DIR/code-interpreter: git clone https://github.com/e2b-dev/E2B" >&2; exit 2; }
@@ -80,11 +80,11 @@ release: ## VERSION=v1.2.3: archives, packages, image, SBOMs, licences and SHA25
 release-tag: ## VERSION=v1.2.3: a tag of HEAD with the guests inside, for go install and go get
 	$(call tool,release) tag $(VERSION)
 
-attack: deps build ## every test with Attack in its name; writes docs/attacks.md
-	scripts/attack docs/attacks.md
+attack: deps build ## every test with Attack in its name; writes docs/evidence/attacks.md
+	scripts/attack docs/evidence/attacks.md
 
-docs: ## docs/providers.md, from what the last make test-all saw
-	cp bin/providers.md docs/providers.md
+docs: ## docs/evidence/providers.md, from what the last make test-all saw
+	cp bin/providers.md docs/evidence/providers.md
 
 lint: $(LINT) ## golangci-lint here, and vet for macOS
 	$(LINT) run

@@ -42,7 +42,7 @@ func TestArchitecture(t *testing.T) {
 	for name, text := range map[string]string{
 		"packages":            packageList(t),
 		"moves":               "```mermaid\n" + strings.TrimSpace(registry.Diagram()) + "\n```\n",
-		"workspace directory": table(t, "internal/host/wsdir") + table(t, "provider/sandbox") + table(t, "provider/docker") + table(t, "provider/ssh") + table(t, "provider/e2b"),
+		"workspace directory": table(t, "internal/host/wsdir") + table(t, "provider/sandbox"),
 		"data directory":      table(t, "internal/daemon/app"),
 	} {
 		part := regexp.MustCompile(`(?s)(<!-- generated: ` + name + ` -->\n).*?(<!-- end -->\n)`)
@@ -65,21 +65,34 @@ func TestArchitecture(t *testing.T) {
 	}
 }
 
-// packageList lists every package with the first sentence of its comment.
+// details are what a sentence says after its main clause.
+var details = regexp.MustCompile(`(:|;|, (so that|which|with|without|where|whose|who|until|because|as|such as|including)\b).*`)
+
+// packageList lists every package with the main clause of the first sentence of its comment,
+// but helpers by name alone.
 func packageList(t *testing.T) string {
 	t.Helper()
 	all := packages(t)
 	var b strings.Builder
-	for _, part := range parts {
+	for i, part := range parts {
 		fmt.Fprintf(&b, "**%s**\n\n", part.title)
+		var helpers []string // the last part has names alone
 		rest := all[:0:0]
 		for _, p := range all {
 			if !slices.ContainsFunc(strings.Fields(part.patterns), func(pattern string) bool { return covers(pattern, p.dir) }) {
 				rest = append(rest, p)
 				continue
 			}
+			if i == len(parts)-1 {
+				helpers = append(helpers, "`"+p.dir+"`")
+				continue
+			}
 			text := strings.TrimPrefix(new(doc.Package).Synopsis(packageComment(t, p.dir)), "Package "+filepath.Base(p.dir)+" ")
-			fmt.Fprintf(&b, "- `%s`: %s\n", p.dir, strings.TrimPrefix(text, "Command "+filepath.Base(p.dir)+" "))
+			text = strings.TrimPrefix(text, "Command "+filepath.Base(p.dir)+" ")
+			fmt.Fprintf(&b, "- `%s`: %s\n", p.dir, strings.TrimSuffix(details.ReplaceAllString(text, ""), "."))
+		}
+		if helpers != nil {
+			b.WriteString(strings.Join(helpers, ", ") + "\n")
 		}
 		b.WriteString("\n")
 		all = rest

@@ -12,15 +12,15 @@ var (
 	testFunc  = regexp.MustCompile(`(?m)^func (Test[A-Za-z0-9]+)\(`)
 )
 
-// TestRegressionsNameTests: each test that docs/regressions.md names exists.
+// TestRegressionsNameTests: each test that docs/evidence/regressions.md names exists.
 func TestRegressionsNameTests(t *testing.T) {
-	page, err := os.ReadFile("docs/regressions.md")
+	page, err := os.ReadFile("docs/evidence/regressions.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	named := namedTest.FindAllStringSubmatch(string(page), -1)
 	if len(named) < 100 {
-		t.Fatalf("docs/regressions.md names %d tests", len(named))
+		t.Fatalf("docs/evidence/regressions.md names %d tests", len(named))
 	}
 	tests := map[string]map[string]bool{} // by package
 	for _, m := range named {
@@ -28,11 +28,11 @@ func TestRegressionsNameTests(t *testing.T) {
 			tests[m[1]] = testsOf(t, m[1])
 		}
 		if !tests[m[1]][m[2]] {
-			t.Errorf("docs/regressions.md names %s of %s, which does not exist", m[2], m[1])
+			t.Errorf("docs/evidence/regressions.md names %s of %s, which does not exist", m[2], m[1])
 		}
 	}
 	if bare := regexp.MustCompile("`Test[A-Za-z0-9]+`").FindString(string(page)); bare != "" {
-		t.Errorf("docs/regressions.md names %s without its package", bare)
+		t.Errorf("docs/evidence/regressions.md names %s without its package", bare)
 	}
 }
 

@@ -19,17 +19,17 @@ import (
 	"github.com/croft-run/croft/internal/testmodel"
 )
 
-// An agent is a real program that works with tools. What docs/mcp.md says to
+// An agent is a real program that works with tools. What its page of docs/agents says to
 // write into its files is what it gets; the rest makes it ask our model, without
 // a key and without a person.
 type agent struct {
-	bin     string
-	section string            // of docs/mcp.md
-	files   map[string]string // what docs/mcp.md calls a file, and where it is: below home~ or the project
-	more    func(model, dir string) map[string]string
-	off     []string // tools of its own that must not be there
-	args    []string
-	env     func(model string) []string
+	bin   string
+	page  string
+	files map[string]string // what the page calls a file, and where it is: below home~ or the project
+	more  func(model, dir string) map[string]string
+	off   []string // tools of its own that must not be there
+	args  []string
+	env   func(model string) []string
 }
 
 const prompt = "The tests of this project should pass."
@@ -43,7 +43,7 @@ const (
 
 var agents = map[string]agent{
 	"claude": {
-		bin: "claude", section: "Claude Code",
+		bin: "claude", page: "docs/agents/claude-code.md",
 		files: map[string]string{".mcp.json": ".mcp.json", ".claude/settings.json": ".claude/settings.json"},
 		off:   []string{"Bash", "Edit", "Write", "Read", "Glob", "Grep", "NotebookEdit"},
 		more: func(_, dir string) map[string]string { // somebody has said once that the project is trusted
@@ -57,7 +57,7 @@ var agents = map[string]agent{
 		},
 	},
 	"codex": {
-		bin: "codex", section: "Codex",
+		bin: "codex", page: "docs/agents/codex.md",
 		files: map[string]string{"~/.codex/config.toml": "~/.codex/config.toml"},
 		off:   []string{"shell", "local_shell", "shell_command", "exec_command", "write_stdin", "unified_exec", "apply_patch"},
 		more: func(model, _ string) map[string]string {
@@ -67,7 +67,7 @@ var agents = map[string]agent{
 		args: []string{"exec", "--json", "--skip-git-repo-check", prompt},
 	},
 	"opencode": {
-		bin: "opencode", section: "opencode",
+		bin: "opencode", page: "docs/agents/opencode.md",
 		files: map[string]string{"opencode.json": "opencode.json"},
 		off:   []string{"bash", "edit", "write", "read", "glob", "grep", "list", "patch"},
 		more: func(model, _ string) map[string]string {
@@ -81,7 +81,7 @@ var agents = map[string]agent{
 		},
 	},
 	"gemini": {
-		bin: "gemini", section: "Gemini CLI",
+		bin: "gemini", page: "docs/agents/gemini.md",
 		files: map[string]string{".gemini/settings.json": ".gemini/settings.json", ".gemini/croft.toml": ".gemini/croft.toml"},
 		off:   []string{"run_shell_command", "replace", "write_file", "read_file", "read_many_files", "list_directory", "glob", "grep_search", "search_file_content"},
 		more: func(_, _ string) map[string]string {
@@ -112,7 +112,7 @@ var project = map[string]string{
 	"sum.test.mjs": "import test from 'node:test';\nimport assert from 'node:assert';\nimport { sum } from './sum.mjs';\n\ntest('adds', () => assert.strictEqual(sum(2, 3), 5));\n",
 }
 
-// TestAgents lets the real agents work with Croft's tools as docs/mcp.md says.
+// TestAgents lets the real agents work with Croft's tools as docs/agents says.
 func TestAgents(t *testing.T) {
 	croft := buildCroft(t)
 	for _, name := range []string{"claude", "codex", "opencode", "gemini"} {
@@ -126,33 +126,29 @@ func TestAgents(t *testing.T) {
 	}
 }
 
-// twoCommands is the way of the two lines that docs/mcp.md has for each agent.
+// twoCommands is the way of the two lines that the page of each agent has.
 const twoCommands = "The quick way is two commands"
 
 // commandLines returns the line that adds Croft's tools, and the line that uses them.
 func (a agent) commandLines(t *testing.T) (add, use string) {
 	t.Helper()
-	data, err := os.ReadFile("docs/mcp.md")
+	data, err := os.ReadFile(a.page)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, f := range blocksOf(string(data)) {
 		if strings.Contains(f.before, twoCommands) {
-			for block := range strings.SplitSeq(f.body, "\n\n") {
-				if strings.HasPrefix(block, a.bin+" ") {
-					add, use, _ = strings.Cut(strings.TrimSpace(block), "\n")
-				}
-			}
+			add, use, _ = strings.Cut(strings.TrimSpace(f.body), "\n")
 		}
 	}
 	if add == "" || use == "" || strings.Contains(use, "\n") {
-		t.Fatalf("docs/mcp.md has not two commands for %s: %q, %q", a.bin, add, use)
+		t.Fatalf("%s has not two commands: %q, %q", a.page, add, use)
 	}
 	return add, use
 }
 
 // works runs an agent in a fresh project and a fresh home, with the
-// configuration whose introduction in docs/mcp.md begins with way.
+// configuration whose introduction on the page begins with way.
 func (a agent) works(t *testing.T, croft, way string) {
 	bin := testenv.NeedsAgent(t, a.bin)
 	testenv.OwnNetwork(t)
@@ -259,7 +255,7 @@ func (a agent) configure(t *testing.T, home, dir, model, way, addr string) {
 		}
 	}
 	for name, path := range a.files {
-		text := documented(t, a.section, name, way)
+		text := documented(t, a.page, name, way)
 		if addr != "" {
 			text = strings.ReplaceAll(text, "127.0.0.1:7071", addr)
 		}
@@ -268,18 +264,16 @@ func (a agent) configure(t *testing.T, home, dir, model, way, addr string) {
 	put(t, home, dir, files)
 }
 
-// documented returns the block of docs/mcp.md in a section whose introduction
+// documented returns the block of a page whose introduction
 // names a file. Where several do, one begins with way.
-func documented(t *testing.T, section, name, way string) string {
+func documented(t *testing.T, page, name, way string) string {
 	t.Helper()
-	data, err := os.ReadFile("docs/mcp.md")
+	data, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, text, _ := strings.Cut(string(data), "\n### "+section+"\n")
-	text, _, _ = strings.Cut(text, "\n##")
 	found := ""
-	for _, f := range blocksOf(text) {
+	for _, f := range blocksOf(string(data)) {
 		if strings.Contains(f.before, "`"+name+"`") && (found == "" || strings.HasPrefix(f.before, way)) {
 			found = f.body
 			if way == "" || strings.HasPrefix(f.before, way) {
@@ -288,7 +282,7 @@ func documented(t *testing.T, section, name, way string) string {
 		}
 	}
 	if found == "" {
-		t.Fatalf("docs/mcp.md, section %s, has no block for %s", section, name)
+		t.Fatalf("%s has no block for %s", page, name)
 	}
 	return found
 }

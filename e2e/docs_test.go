@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -42,8 +43,12 @@ func TestDocs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	agentPages, err := filepath.Glob("docs/agents/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
 	left := 0
-	for _, name := range append(pages, "README.md") {
+	for _, name := range slices.Concat(pages, agentPages, []string{"README.md"}) {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
@@ -251,7 +256,7 @@ func (p *docPage) facilities(t *testing.T, home string) []string {
 	t.Helper()
 	path := p.bin + ":" + os.Getenv("PATH")
 	switch p.name {
-	case "docs/sdk.md", "docs/e2b.md": // as after npm install e2b
+	case "docs/e2b.md": // as after npm install e2b
 		if err := os.Symlink(testenv.NeedsE2B(t), filepath.Join(home, "node_modules")); err != nil {
 			t.Fatal(err)
 		}

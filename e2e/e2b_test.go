@@ -165,7 +165,9 @@ func TestE2B(t *testing.T) {
 	testenv.NeedsJupyter(t)
 	server := startUp(t, buildCroft(t), t.TempDir())
 	var table strings.Builder
-	table.WriteString("| Method | Here | |\n|---|---|---|\n")
+	type outcome struct{ result, note string }
+	var outcomes []outcome
+	methods := map[outcome][]string{}
 	for line := range bytes.Lines(server.node("methods.mjs", "TEST_IMAGE="+testImage(t))) {
 		var m method
 		if err := json.Unmarshal(line, &m); err != nil {
@@ -175,7 +177,15 @@ func TestE2B(t *testing.T) {
 		if m.Error != "" {
 			t.Errorf("%s: %s", m.Method, m.Error)
 		}
-		fmt.Fprintf(&table, "| `%s` | %s | %s |\n", m.Method, m.Result, m.Note)
+		o := outcome{m.Result, m.Note}
+		if methods[o] == nil {
+			outcomes = append(outcomes, o)
+		}
+		methods[o] = append(methods[o], m.Method)
+	}
+	table.WriteString("| Methods | Here | |\n|---|---|---|\n")
+	for _, o := range outcomes {
+		fmt.Fprintf(&table, "| `%s` | %s | %s |\n", strings.Join(methods[o], "`, `"), o.result, o.note)
 	}
 	page, err := os.ReadFile(e2bDoc)
 	if err != nil {

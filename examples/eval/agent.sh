@@ -1,5 +1,5 @@
 #!/bin/sh
-# Two agents without a model: one mends the code, one changes the test. docs/eval-command.md says
+# Two agents without a model: one mends the code, one changes the test. docs/eval-runners.md says
 # what an agent writes.
 echo '{"type":"step"}'
 case "$1" in

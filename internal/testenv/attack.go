@@ -30,7 +30,7 @@ type Attack struct {
 }
 
 // ReportAttack logs the attack that a test runs when the test ends. level is the level of
-// isolation, or the front end that is attacked: a column of docs/attacks.md. The name of the
+// isolation, or the front end that is attacked: a column of docs/evidence/attacks.md. The name of the
 // test must contain Attack, so that `make attack` runs it.
 func ReportAttack(t testing.TB, name, level string, v Verdict, note string) {
 	t.Helper()
@@ -41,7 +41,7 @@ func ReportAttack(t testing.TB, name, level string, v Verdict, note string) {
 func ReportAttackAs(t testing.TB, name, level string, uid int, v Verdict, note string) {
 	t.Helper()
 	if level == "" {
-		t.Fatalf("the attack %q names no level or front end, which is its column of docs/attacks.md", name)
+		t.Fatalf("the attack %q names no level or front end, which is its column of docs/evidence/attacks.md", name)
 	}
 	a := Attack{Attack: name, Level: level, User: "ordinary", Verdict: v, Note: note}
 	if uid == 0 {

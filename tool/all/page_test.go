@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"regexp"
@@ -20,11 +21,14 @@ import (
 	"github.com/croft-run/croft/tool/skill"
 )
 
-var update = flag.Bool("update", false, "write docs/tools.md")
+var update = flag.Bool("update", false, "write docs/evidence/tools.md")
 
-const page = "../../docs/tools.md"
+// maxLines bounds the lines of an answer on the page.
+const maxLines = 4
 
-// TestPage runs the example of every tool, and fails where docs/tools.md does not
+const page = "../../docs/evidence/tools.md"
+
+// TestPage runs the example of every tool, and fails where docs/evidence/tools.md does not
 // say what the tools take, answer and did just now. With -update it is written.
 func TestPage(t *testing.T) {
 	old, err := os.ReadFile(page)
@@ -35,9 +39,7 @@ func TestPage(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(head)
 	for _, f := range families {
-		fmt.Fprintf(&b, "- **%s**: %s\n", f.title, strings.Join(links(tools, f.name), ", "))
-	}
-	for _, f := range families {
+		fmt.Fprintf(&b, "\n## %s\n", f.title)
 		for _, tl := range tools {
 			if tl.Family == f.name {
 				section(t, &b, tl, string(old))
@@ -51,16 +53,18 @@ func TestPage(t *testing.T) {
 		return
 	}
 	if diff := cmp.Diff(strings.Split(string(old), "\n"), strings.Split(b.String(), "\n")); diff != "" {
-		t.Errorf("docs/tools.md is not what the tools are; go test ./tool/all -run TestPage -update writes it (-page +tools):\n%s", diff)
+		t.Errorf("docs/evidence/tools.md is not what the tools are; go test ./tool/all -run TestPage -update writes it (-page +tools):\n%s", diff)
 	}
 }
 
 const head = `# The tools
 
-What every tool takes and answers, from its schema, with a call that the tests make. How agents get them is in [mcp.md](mcp.md);
-` + "`croft tool NAME JSON`" + ` calls one by hand. Every tool takes ` + "`workspace`" + ` as well: the name of one, which may be left out where
-there is only one; those that say so take ` + "`all`" + `, too.
+Every tool, from its schema, with the first sentence of what it says to agents, and a call that the tests make. [mcp.md](../mcp.md) says how agents get them; ` + "`croft tool NAME JSON`" + ` calls
+one by hand. Every tool takes ` + "`workspace`" + ` as well: the name of one, which may be left out where there is only one.
 
+In brackets: the hints of MCP (read-only, destructive: it may lose what can't be got back, open world: it reaches beyond the workspace),
+` + "`all`" + ` where ` + "`workspace`" + ` may be "all", and the capabilities that the workspace must have. An argument without a type is a string.
+The whole schemas are those of ` + "`tools/list`" + ` of MCP; of answers, with the capability ` + "`croft.run/data`" + `.
 `
 
 var families = []struct {
@@ -70,16 +74,6 @@ var families = []struct {
 	{tool.Files, "Files"}, {tool.Search, "Search"}, {tool.Shell, "Shell"}, {tool.Verify, "Verify"}, {tool.LSP, "Language servers"},
 	{tool.AST, "Syntax trees"}, {tool.Render, "Render"}, {tool.Secrets, "Secrets"}, {tool.Project, "Project"}, {tool.Code, "Code"},
 	{tool.Snapshot, "Snapshots"}, {skill.Family, "Skills and artifacts"}, {tool.Extra, "Extras"},
-}
-
-func links(tools []*tool.Tool, f tool.Family) []string {
-	var out []string
-	for _, t := range tools {
-		if t.Family == f {
-			out = append(out, fmt.Sprintf("[%s](#%s)", t.Name, strings.ToLower(t.Name)))
-		}
-	}
-	return out
 }
 
 // available lists every tool of a workspace that can do everything, by name.
@@ -101,11 +95,21 @@ func available(t *testing.T) []*tool.Tool {
 // section writes what there is to say of one tool.
 func section(t *testing.T, b *strings.Builder, tl *tool.Tool, old string) {
 	t.Helper()
-	fmt.Fprintf(b, "\n## %s\n\n%s\n\n", tl.Name, tl.Description)
-	fmt.Fprintf(b, "%s.\n", strings.Join(traits(tl), ", "))
-	fields(b, "Takes", tl.Input)
-	if tl.Output != nil {
-		fields(b, "Answers", tl.Output)
+	what, _, _ := strings.Cut(tl.Description, ". ")
+	fmt.Fprintf(b, "\n### %s\n\n%s. %s\n\n", tl.Name, strings.TrimSuffix(what, "."), traits(tl))
+	for _, name := range fields(tl.Input) {
+		var is []string
+		if kind := kindOf(tl.Input.Properties[name]); kind != "string" {
+			is = append(is, kind)
+		}
+		if slices.Contains(tl.Input.Required, name) {
+			is = append(is, "required")
+		}
+		text := strings.Join(is, ", ")
+		if text != "" {
+			text = " (" + text + ")"
+		}
+		fmt.Fprintf(b, "- `%s`%s: %s\n", name, text, tl.Input.Properties[name].Description)
 	}
 	ex, ok := examples[tl.Name]
 	if !ok {
@@ -113,7 +117,7 @@ func section(t *testing.T, b *strings.Builder, tl *tool.Tool, old string) {
 		return
 	}
 	var args bytes.Buffer
-	if err := json.Indent(&args, []byte(ex.args), "", "  "); err != nil {
+	if err := json.Compact(&args, []byte(ex.args)); err != nil {
 		t.Errorf("example of %s: %v", tl.Name, err)
 	}
 	fmt.Fprintf(b, "\n```json\n%s\n```\n", args.String())
@@ -130,7 +134,11 @@ func section(t *testing.T, b *strings.Builder, tl *tool.Tool, old string) {
 	if strings.Contains(text, fence) {
 		fence = "````"
 	}
-	fmt.Fprintf(b, "\n%stext\n%s\n%s\n", fence, strings.TrimRight(text, "\n"), fence)
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	if len(lines) > maxLines+1 {
+		lines = append(lines[:maxLines], fmt.Sprintf("... and %d lines more", len(lines)-maxLines))
+	}
+	fmt.Fprintf(b, "\n%stext\n%s\n%s\n", fence, strings.Join(lines, "\n"), fence)
 }
 
 func onPath(name string) bool {
@@ -144,57 +152,38 @@ func onPath(name string) bool {
 
 // answered returns what the page says that a tool answered.
 func answered(page, name string) string {
-	_, rest, _ := strings.Cut(page, "\n## "+name+"\n")
-	rest, _, _ = strings.Cut(rest, "\n## ")
+	_, rest, _ := strings.Cut(page, "\n### "+name+"\n")
+	rest, _, _ = strings.Cut(rest, "\n##")
 	before, rest, _ := strings.Cut(rest, "```text\n")
 	text, _, _ := strings.Cut(rest, "\n"+before[strings.LastIndex(before, "\n")+1:]+"```\n")
 	return text
 }
 
-func traits(tl *tool.Tool) []string {
-	list := []string{"Changes things"}
-	if tl.ReadOnly {
-		list = []string{"Changes nothing"}
+func traits(tl *tool.Tool) string {
+	var list []string
+	for _, hint := range []struct {
+		holds bool
+		name  string
+	}{{tl.ReadOnly, "read-only"}, {tl.Destructive, "destructive"}, {tl.OpenWorld, "open world"}, {tl.FanOut, "`all`"}} {
+		if hint.holds {
+			list = append(list, hint.name)
+		}
 	}
-	if tl.Destructive {
-		list = append(list, "may lose what can't be got back")
+	for _, need := range tl.Needs {
+		list = append(list, string(need))
 	}
-	if tl.OpenWorld {
-		list = append(list, "reaches beyond the workspace")
-	}
-	if tl.FanOut {
-		list = append(list, "takes `workspace: \"all\"`")
-	}
-	for i, need := range tl.Needs {
-		list = append(list, map[bool]string{true: "needs ", false: ""}[i == 0]+string(need))
-	}
-	return list
+	return "(" + strings.Join(list, ", ") + ")"
 }
 
-// fields writes the properties of a schema as a table.
-func fields(b *strings.Builder, verb string, s *jsonschema.Schema) {
-	names := s.PropertyOrder
-	for name := range s.Properties {
+// fields returns the names of a schema's properties, but for that of the workspace.
+func fields(s *jsonschema.Schema) []string {
+	names := slices.Clone(s.PropertyOrder)
+	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
 		if !slices.Contains(names, name) {
-			names = append(slices.Clone(names), name)
+			names = append(names, name)
 		}
 	}
-	names = slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == "workspace" })
-	if len(names) == 0 {
-		return
-	}
-	if s.PropertyOrder == nil {
-		slices.Sort(names)
-	}
-	fmt.Fprintf(b, "\n| %s | | |\n|---|---|---|\n", strings.ToLower(verb))
-	for _, name := range names {
-		p := s.Properties[name]
-		kind := kindOf(p)
-		if verb == "Takes" && slices.Contains(s.Required, name) {
-			kind += ", required"
-		}
-		fmt.Fprintf(b, "| `%s` | %s | %s |\n", name, kind, strings.ReplaceAll(p.Description, "|", `\|`))
-	}
+	return slices.DeleteFunc(names, func(n string) bool { return n == "workspace" })
 }
 
 func kindOf(p *jsonschema.Schema) string {

@@ -108,7 +108,7 @@ func numbers(seed uint64) string {
 	for _, u := range res.use {
 		fmt.Fprintf(&b, "| %s | %.0f %% |\n", u.name, 100*u.value)
 	}
-	b.WriteString("\n## Parameters\n\n" + defaults().markdown())
+	b.WriteString("\n## Parameters\n\n[params.go](../../tools/sim/params.go) has each parameter with its value, and where it is from: measured here, the code, or a guess.\n")
 	return b.String()
 }
 

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"reflect"
-	"strings"
 	"time"
 )
 
@@ -70,26 +69,6 @@ func defaults() (p params) {
 		}
 	}
 	return p
-}
-
-// markdown returns a table of the parameters.
-func (p params) markdown() string {
-	var b strings.Builder
-	b.WriteString("| parameter | value | source |\n|---|---|---|\n")
-	v := reflect.ValueOf(p)
-	for i := range v.NumField() {
-		tag := v.Type().Field(i).Tag
-		value := fmt.Sprint(v.Field(i))
-		switch unit := tag.Get("unit"); unit {
-		case "":
-		case "$":
-			value = unit + value
-		default:
-			value = bytesText(v.Field(i).Float()) + strings.TrimPrefix(unit, "B")
-		}
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", tag.Get("what"), value, tag.Get("from"))
-	}
-	return b.String()
 }
 
 // bytesText returns a number of bytes with a unit.

@@ -35,54 +35,61 @@ func (as attacks) addLine(line string) {
 	}
 }
 
-// writePage writes the table as a page of docs/.
+// writePage writes a page of docs/. The attacks are grouped by their results.
 func (as attacks) writePage(w io.Writer) {
 	fmt.Fprint(w, `# Attacks
 
-This page is made of the results of `+"`make attack`"+`, never by hand. Each row is an attack that a test runs from inside a workspace or
-as a client; the columns are the level of isolation (or the front end) and the user that Croft runs as.
+This page is made of the results of `+"`make attack`"+`, never by hand: what tests tried from inside a workspace or as a client, at each
+level of isolation (or front end), by an ordinary user and by root.
 
 - *prevented*: it had no effect.
 - *reported*: it had an effect inside a directory that the workload may write, and the answer, an event or `+"`ws apply`"+` names it.
 - *not claimed*: this level does not promise to prevent it.
 
+| attacks | results |
+|---|---|
 `)
-	var columns, names []string
-	cells := map[string]map[string]testenv.Attack{}
+	var groups grouped
+	of := as.byName()
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		groups.add(results(of[name]), name)
+	}
+	for _, result := range groups.order {
+		fmt.Fprintf(w, "| %s | %s |\n", strings.Join(groups.members[result], "; "), result)
+	}
+}
+
+func (as attacks) byName() map[string][]testenv.Attack {
+	of := map[string][]testenv.Attack{}
 	for _, a := range as {
-		column := a.Level + ", " + a.User
-		if !slices.Contains(columns, column) {
-			columns = append(columns, column)
-		}
-		if cells[a.Attack] == nil {
-			cells[a.Attack] = map[string]testenv.Attack{}
-			names = append(names, a.Attack)
-		}
-		cells[a.Attack][column] = a
+		of[a.Attack] = append(of[a.Attack], a)
 	}
-	slices.Sort(columns)
-	slices.Sort(names)
-	fmt.Fprintf(w, "| attack | %s |\n|---|%s\n", strings.Join(columns, " | "), strings.Repeat("---|", len(columns)))
-	var notes []string
-	for _, name := range names {
-		fmt.Fprintf(w, "| %s |", name)
-		for _, column := range columns {
-			a := cells[name][column]
-			text := string(a.Verdict)
-			if a.Note != "" {
-				if !slices.Contains(notes, a.Note) {
-					notes = append(notes, a.Note)
-				}
-				text += fmt.Sprintf(" (%d)", slices.Index(notes, a.Note)+1)
-			}
-			fmt.Fprintf(w, " %s |", text)
+	return of
+}
+
+// results says what came of one attack at each level; a level with the same result for both
+// users is named without them.
+func results(runs []testenv.Attack) string {
+	verdict, users := map[[2]string]string{}, map[[2]string][]string{} // by level and user, and by level and verdict
+	for _, a := range runs {
+		said := string(a.Verdict)
+		if a.Note != "" {
+			said += " (" + a.Note + ")"
 		}
-		fmt.Fprintln(w)
+		verdict[[2]string{a.Level, a.User}] = said
+		users[[2]string{a.Level, said}] = append(users[[2]string{a.Level, said}], a.User)
 	}
-	fmt.Fprintln(w)
-	for i, note := range notes {
-		fmt.Fprintf(w, "%d. %s\n", i+1, note)
+	var groups grouped
+	for _, k := range slices.SortedFunc(maps.Keys(verdict), func(a, b [2]string) int { return slices.Compare(a[:], b[:]) }) {
+		level, said := k[0], verdict[k]
+		if of := users[[2]string{level, said}]; len(of) == 1 {
+			level += " as " + of[0]
+		}
+		if !slices.Contains(groups.members[said], level) {
+			groups.add(said, level)
+		}
 	}
+	return groups.text()
 }
 
 // printCounts prints how many attacks had each verdict.

@@ -10,6 +10,7 @@ import (
 // another, had an effect in one.
 func TestAttackTable(t *testing.T) {
 	const in = `{"Action":"output","Package":"p","Test":"TestAttacks/mount","Output":"    a.go:1: attack: {\"attack\":\"mount\",\"level\":\"namespaces\",\"user\":\"root\",\"verdict\":\"prevented\"}\n"}
+{"Action":"output","Package":"p","Test":"TestAttacks/mount","Output":"    a.go:1: attack: {\"attack\":\"mount\",\"level\":\"namespaces\",\"user\":\"ordinary\",\"verdict\":\"prevented\"}\n"}
 {"Action":"output","Package":"p","Test":"TestAttacks/mount","Output":"    a.go:1: attack: {\"attack\":\"mount\",\"level\":\"process\",\"user\":\"root\",\"verdict\":\"unreported\"}\n"}
 {"Action":"output","Package":"p","Test":"TestAttacks/mount","Output":"    a.go:1: attack: {\"attack\":\"mount\",\"level\":\"process\",\"user\":\"root\",\"verdict\":\"not claimed\",\"note\":\"no mounts\"}\n"}
 {"Action":"output","Package":"p","Test":"TestAttacks/mount","Output":"attack: {\"attack\":\n"}
@@ -22,9 +23,8 @@ func TestAttackTable(t *testing.T) {
 	r.attacks.writePage(&out)
 	r.attacks.printCounts(&out)
 	for _, want := range []string{
-		"| attack | namespaces, root | process, root |\n",
-		"| mount | prevented | unreported |\n",
-		"2 attacks: 1 prevented 0 not claimed 0 reported 1 unreported\n",
+		"| mount | prevented: namespaces; unreported: process as root |\n",
+		"3 attacks: 2 prevented 0 not claimed 0 reported 1 unreported\n",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the page lacks %q:\n%s", want, out.String())

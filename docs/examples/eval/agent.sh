@@ -1,5 +1,5 @@
 #!/bin/sh
-# An agent that needs no model: it shows what one writes. See docs/eval-command.md.
+# An agent that needs no model: it shows what one writes. See docs/eval-runners.md.
 echo '{"type":"step"}'
 case "$1" in
 *greeting*)

@@ -374,25 +374,24 @@ func TestABoundClientReachesItsForks(t *testing.T) {
 	}
 }
 
-// toolExamples are the arguments of the examples in docs/tools.md, by tool.
+// toolExamples are the arguments of the examples in docs/evidence/tools.md, by tool.
 func toolExamples(t *testing.T) map[string]map[string]any {
 	t.Helper()
-	text, err := os.ReadFile("../../../docs/tools.md")
+	text, err := os.ReadFile("../../../docs/evidence/tools.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	out := map[string]map[string]any{}
-	for _, section := range strings.Split(string(text), "\n## ")[1:] {
+	for _, section := range strings.Split(string(text), "\n### ")[1:] {
 		name, rest, _ := strings.Cut(section, "\n")
-		if !strings.Contains(rest, "\n| answers |") {
+		_, block, ok := strings.Cut(rest, "```json\n")
+		if !ok {
 			continue // a line of an answer
 		}
 		var args map[string]any
-		if _, block, ok := strings.Cut(rest, "```json\n"); ok {
-			block, _, _ = strings.Cut(block, "```")
-			if err := json.Unmarshal([]byte(block), &args); err != nil {
-				t.Fatalf("%s: %v", name, err)
-			}
+		block, _, _ = strings.Cut(block, "\n```")
+		if err := json.Unmarshal([]byte(block), &args); err != nil {
+			t.Fatalf("%s: %v", name, err)
 		}
 		out[name] = args
 	}

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,7 +15,7 @@ import (
 // types it.
 func TestCommandsAreDocumented(t *testing.T) {
 	var text strings.Builder
-	for _, page := range []string{"cli.md", "http.md", "config.md", "keys.md", "snapshots.md", "templates.md", "prepare.md", "mcp.md", "toolchains.md", "eval.md", "eval-suites.md", "docker.md", "operate.md", "work.md", "install.md"} {
+	for _, page := range []string{"cli.md", "http.md", "config.md", "self-host.md", "snapshots.md", "templates.md", "prepare.md", "mcp.md", "toolchains.md", "eval.md", "eval-suites.md", "docker.md", "operate.md", "work.md", "install.md"} {
 		data, err := os.ReadFile("../../../docs/" + page)
 		if err != nil {
 			t.Fatal(err)
@@ -43,8 +44,12 @@ func TestFlagsInDocumentsExist(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	agents, err := filepath.Glob("../../../docs/agents/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
 	root, seen := new(command).rootCommand(), 0
-	for _, page := range append(pages, "../../../README.md") {
+	for _, page := range slices.Concat(pages, agents, []string{"../../../README.md"}) {
 		data, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// command is any program. Its output format is described in docs/eval-command.md.
+// command is any program. Its output format is described in docs/eval-runners.md.
 type command struct{ program }
 
 func (command) Type() string { return "command" }

@@ -2,7 +2,7 @@
 //
 // An [Agent] knows one kind of program: Claude Code, Codex, opencode, Gemini CLI,
 // Cursor's agent, Copilot, any program that speaks the Agent Client Protocol, and
-// any program at all that writes Croft's own lines (docs/eval-command.md). It knows
+// any program at all that writes Croft's own lines (docs/eval-runners.md). It knows
 // how such a program is started unattended, with a home of its own, so that
 // one session can't see another's and the user's settings stay untouched; how to
 // count its rounds with the model while it runs; what it says when a model is

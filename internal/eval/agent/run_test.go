@@ -51,17 +51,17 @@ func mustNew(t *testing.T, cfg Config) Agent {
 	return a
 }
 
-// TestDocumentedCommand runs the example of docs/eval-command.md and holds what
+// TestDocumentedCommand runs the example of docs/eval-runners.md and holds what
 // that page says of its report.
 func TestDocumentedCommand(t *testing.T) {
-	doc, err := os.ReadFile("../../../docs/eval-command.md")
+	doc, err := os.ReadFile("../../../docs/eval-runners.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, script, _ := strings.Cut(string(doc), "```sh\n#!/bin/sh\n")
 	script, _, ok := strings.Cut(script, "\n```")
 	if !ok {
-		t.Fatal("docs/eval-command.md has no example")
+		t.Fatal("docs/eval-runners.md has no example")
 	}
 	cfg := Config{Type: "command", Model: "any", Command: stub(t, script)}
 	in := input(t, cfg)

@@ -13,8 +13,13 @@ func table() string {
 	b.WriteString("| rule | local | strict | sandbox |\n|---|---|---|---|\n")
 	for _, row := range tableRows {
 		b.WriteString("| " + row.rule)
-		for _, o := range presets {
-			b.WriteString(" | " + row.cell(o))
+		local := row.cell(presets[0])
+		for i, o := range presets {
+			cell := row.cell(o)
+			if i > 0 && cell == local && len(cell) > 60 {
+				cell = "as local"
+			}
+			b.WriteString(" | " + cell)
 		}
 		b.WriteString(" |\n")
 	}

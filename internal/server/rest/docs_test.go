@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "rewrite the table of routes in docs/http.md")
+var update = flag.Bool("update", false, "rewrite the list of routes in docs/http.md")
 
-// TestRoutesAreDocumented compares the table of routes, which ends docs/http.md,
+// TestRoutesAreDocumented compares the list of routes, which ends docs/http.md,
 // with the OpenAPI document.
 func TestRoutesAreDocumented(t *testing.T) {
 	data, err := newHost(t).srv.OpenAPI()
@@ -28,18 +28,18 @@ func TestRoutesAreDocumented(t *testing.T) {
 	var rows []string
 	for path, methods := range doc.Paths {
 		for method, op := range methods {
-			rows = append(rows, fmt.Sprintf("| `%s %s` | %s |\n", strings.ToUpper(method), path, op.Summary))
+			rows = append(rows, fmt.Sprintf("- `%s %s`: %s\n", strings.ToUpper(method), path, op.Summary))
 		}
 	}
 	slices.SortFunc(rows, func(a, b string) int { return strings.Compare(pathFirst(a), pathFirst(b)) })
-	const page, head = "../../../docs/http.md", "| route | |\n|---|---|\n"
+	const page, head = "../../../docs/http.md", "-update writes it -->\n\n"
 	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
 	before, got, ok := strings.Cut(string(text), head)
 	if !ok {
-		t.Fatalf("%s has no table of routes", page)
+		t.Fatalf("%s has no list of routes", page)
 	}
 	want := strings.Join(rows, "")
 	if *update {
@@ -49,7 +49,7 @@ func TestRoutesAreDocumented(t *testing.T) {
 		return
 	}
 	if got != want {
-		t.Errorf("the table of routes in %s is\n%s\nwant\n%s\n-update rewrites it", page, got, want)
+		t.Errorf("the list of routes in %s is\n%s\nwant\n%s\n-update rewrites it", page, got, want)
 	}
 }
 
