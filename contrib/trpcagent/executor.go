@@ -84,7 +84,12 @@ type openWorkspace struct {
 	handle  codeexecutor.Workspace
 	persist bool
 	ownDir  string // in WorkDir, removed with the workspace
-	ended   bool   // guarded by Executor.mu; Cleanup or Close has ended it
+
+	// softDisk bounds what the files hold where nothing enforces MaxDiskBytes: staging beyond
+	// it is refused, and a run that ends beyond it says so. 0 is no limit.
+	softDisk int64
+
+	ended bool // guarded by Executor.mu; Cleanup or Close has ended it
 
 	renewals sync.Mutex
 	stale    []*driver.Workspace // guarded by renewals; evicted ones, closed at the end

@@ -89,10 +89,15 @@ func (e *Executor) openWorkspace(ctx context.Context, id, execID string, inWorkD
 			spec.Policy.Isolation = e.traits.Isolation // what the provider gives without being asked
 		}
 	}
-	if pol.MaxDiskBytes > 0 {
-		spec.Policy.Limits = spec.Policy.Limits.With(driver.Limits{driver.ResourceDisk: {Max: pol.MaxDiskBytes}})
-	}
 	p := &openWorkspace{handle: codeexecutor.Workspace{ID: execID}, persist: pol.Persist}
+	switch enforced := e.traits.Limits[driver.ResourceDisk].Enforced() && e.opts.WorkDir == ""; {
+	case pol.MaxDiskBytes < 0:
+		return nil, fmt.Errorf("trpcagent: create workspace: %w: MaxDiskBytes is %d, and at least 0 is allowed", fault.InvalidArgument, pol.MaxDiskBytes)
+	case enforced:
+		spec.Policy.Limits = spec.Policy.Limits.With(driver.Limits{driver.ResourceDisk: {Max: pol.MaxDiskBytes}})
+	default:
+		p.softDisk = pol.MaxDiskBytes
+	}
 	if e.opts.WorkDir != "" {
 		spec.Dir = e.opts.WorkDir
 		if !inWorkDir {
