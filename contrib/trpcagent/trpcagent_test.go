@@ -342,6 +342,38 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
+// TestKernelsKeepState: Python of one execution id runs in one kernel, other languages beside it.
+func TestKernelsKeepState(t *testing.T) {
+	testenv.NeedsJupyter(t)
+	p, _ := testshell.NewProvider(t, local.Kind)
+	e, err := trpcagent.New(t.Context(), p, &trpcagent.Options{Kernels: true})
+	must(t, err)
+	t.Cleanup(func() { must(t, e.Close(context.WithoutCancel(t.Context()))) })
+	run := func(id string, blocks ...codeexecutor.CodeBlock) codeexecutor.CodeExecutionResult {
+		t.Helper()
+		res, err := e.ExecuteCode(t.Context(), codeexecutor.CodeExecutionInput{ExecutionID: id, CodeBlocks: blocks})
+		must(t, err)
+		return res
+	}
+	python := func(code string) codeexecutor.CodeBlock {
+		return codeexecutor.CodeBlock{Language: "python", Code: code}
+	}
+	write := python("import os; x = 20; open(os.environ['OUTPUT_DIR'] + '/a', 'w').write('made')")
+	read := codeexecutor.CodeBlock{Language: "bash", Code: "cat $OUTPUT_DIR/a"}
+	if got := run("one", write, read); !strings.HasSuffix(got.Output, "made") || len(got.OutputFiles) != 1 {
+		t.Errorf("Python, then bash: %+v", got)
+	}
+	if got := run("one", python("print('sum'); x + 22")); got.Output != "sum\n42\n" {
+		t.Errorf("the next code of the same id wrote %q", got.Output)
+	}
+	if got := run("one", python("1/0"), python("print('later')")); !strings.Contains(got.Output, "ZeroDivisionError") || strings.Contains(got.Output, "later") {
+		t.Errorf("an exception wrote %q", got.Output)
+	}
+	if got := run("two", python("print(x)")); !strings.Contains(got.Output, "NameError") {
+		t.Errorf("another id has the state: %q", got.Output)
+	}
+}
+
 // TestMaxDiskBytesIsSoft: where nothing enforces a limit of the disk, what would exceed it is
 // not staged, and a run that exceeds it says so.
 func TestMaxDiskBytesIsSoft(t *testing.T) {

@@ -81,7 +81,7 @@ func (e *Executor) findOpen(id string) *openWorkspace {
 // openWorkspace opens a workspace. inWorkDir makes Options.WorkDir the workspace itself.
 func (e *Executor) openWorkspace(ctx context.Context, id, execID string, inWorkDir bool, pol codeexecutor.WorkspacePolicy) (*openWorkspace, error) {
 	spec := workspace.Spec{
-		ID: id, Kind: e.kind, Policy: e.opts.Policy, Config: e.opts.Config, Want: wanted, Session: workspace.SessionRef{ID: execID},
+		ID: id, Kind: e.kind, Policy: e.opts.Policy, Config: e.opts.Config, Want: e.wanted(), Session: workspace.SessionRef{ID: execID},
 	}
 	if pol.Isolated && spec.Policy.Isolation.Rank() == 0 {
 		spec.Policy.Isolation = driver.IsolationProcess // at least
