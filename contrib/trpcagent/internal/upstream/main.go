@@ -125,9 +125,12 @@ func run(ctx context.Context, known, only, source string, verbose bool) error {
 	return errors.Join(append(errs, table.Flush())...)
 }
 
-// row is a row of the table of tests that may fail: a test, and the providers that it fails
-// with.
-var row = regexp.MustCompile("(?m)^\\| `([^`]+)` \\| ([a-z, -]+) \\|")
+// row is a row of the table of tests that may fail: tests, and the providers that they fail
+// with. Each quoted name is a test.
+var (
+	row  = regexp.MustCompile("(?m)^\\| (`[^|]+`) \\| ([a-z0-9, -]+) \\|")
+	test = regexp.MustCompile("`([^`]+)`")
+)
 
 // readKnown returns the tests that may fail, with their providers. The word all is all
 // providers.
@@ -138,7 +141,9 @@ func readKnown(name string) (map[string]string, error) {
 	}
 	data, err := os.ReadFile(name)
 	for _, m := range row.FindAllSubmatch(data, -1) {
-		out[string(m[1])] = string(m[2])
+		for _, n := range test.FindAllSubmatch(m[1], -1) {
+			out[string(n[1])] = string(m[2])
+		}
 	}
 	return out, err
 }
@@ -318,7 +323,16 @@ func startUp(ctx context.Context, dir string) (env []string, stop func() error, 
 	if err != nil {
 		return nil, nil, err
 	}
-	stop = func() error { return errors.Join(server.Cancel(), server.Wait()) }
+	// Some tests make files below Workspace.Path, which is no directory of this host here.
+	const paths = "/workspaces"
+	_, missing := os.Stat(paths)
+	stop = func() error {
+		err := errors.Join(server.Cancel(), server.Wait())
+		if errors.Is(missing, os.ErrNotExist) {
+			err = errors.Join(err, os.RemoveAll(paths))
+		}
+		return err
+	}
 	var up struct {
 		URL string `json:"url"`
 	}
