@@ -22,7 +22,7 @@ func (p *openWorkspace) diskRoom(ctx context.Context, adding int64) (int64, erro
 	}
 	room := p.softDisk - used - adding
 	if room < 0 || room == 0 && adding == 0 {
-		return 0, fmt.Errorf("trpcagent: stage: %w: the files of the workspace have %d bytes, and %d more would exceed MaxDiskBytes, %d; remove files first",
+		return 0, fmt.Errorf("trpcagent: stage: %w: the files have %d bytes, and %d more would exceed MaxDiskBytes, %d; remove files first",
 			fault.ResourceExhausted, used, adding, p.softDisk)
 	}
 	return room, nil
@@ -38,7 +38,8 @@ func (p *openWorkspace) diskNote(ctx context.Context) string {
 	if err != nil || used <= p.softDisk { // the next staging has the error
 		return ""
 	}
-	return fmt.Sprintf("\n[the files of the workspace have %d bytes, more than MaxDiskBytes, %d: nothing can be staged until some are removed]\n", used, p.softDisk)
+	const format = "\n[the files have %d bytes, more than MaxDiskBytes, %d: nothing can be staged until some are removed]\n"
+	return fmt.Sprintf(format, used, p.softDisk)
 }
 
 // usedBytes adds the sizes of the files of a workspace, but for metadata.json.

@@ -269,7 +269,9 @@ func runIsolated(ctx context.Context, ws *workspace.Workspace, language, file st
 const kernelLanguage = "python"
 
 // runKernel runs Python in a context that keeps its state.
-func runKernel(ctx context.Context, ws *workspace.Workspace, file string, b Block, opts *RunOptions, timeout time.Duration) (BlockResult, error) {
+func runKernel(
+	ctx context.Context, ws *workspace.Workspace, file string, b Block, opts *RunOptions, timeout time.Duration,
+) (BlockResult, error) {
 	contexts, err := ws.Contexts(ctx)
 	if err != nil {
 		return BlockResult{}, err
