@@ -54,8 +54,8 @@ test-compat: deps guests test-trpc $(if $(E2B_SUITES),test-e2b) ## side by side 
 	$(GO) test -count=1 -v -run 'SideBySide|AnswerAs' ./eval ./eval/suite
 	$(GO) test -count=1 -v -run '^TestConformance$$' ./e2e
 
-test-trpc: guests ## trpc-agent-go's own tests over contrib/trpcagent; TRPC=local for one of local, in-place and sandbox
-	cd contrib/trpcagent && $(GO) run ./internal/upstream -provider "$(TRPC)" -known ../../docs/evidence/trpc-agent-go.md
+test-trpc: guests ## trpc-agent-go's own tests over contrib/trpcagent; TRPC=local for one of its providers, TRPC_DIR=DIR with a checkout instead of the pinned version
+	cd contrib/trpcagent && $(GO) run ./internal/upstream -provider "$(TRPC)" -dir "$(abspath $(TRPC_DIR))" -known ../../docs/evidence/trpc-agent-go.md
 
 test-e2b: deps guests ## E2B's own tests for JavaScript against croft up; E2B_SUITES=DIR has the repositories E2B and code-interpreter of e2b-dev
 	@[ -n "$(E2B_SUITES)" ] || { echo "give E2B_SUITES=DIR, with DIR/E2B and DIR/code-interpreter: git clone https://github.com/e2b-dev/E2B" >&2; exit 2; }

@@ -193,7 +193,7 @@ func (e *Executor) runBlocks(ctx context.Context, p *openWorkspace, list []codee
 	if err != nil {
 		return nil, err
 	}
-	opts := &codeblock.RunOptions{Language: "python", Dir: codeblock.SourceDir, Env: p.Env(run), Timeout: timeout, MaxOutput: e.opts.MaxOutput}
+	opts := &codeblock.RunOptions{Language: "python", Dir: codeblock.SourceDir, Env: p.Env(run), Timeout: timeout, MaxOutput: e.opts.MaxOutput, Kernel: e.opts.Kernels}
 	if e.opts.WorkDir != "" {
 		opts.Dir = ""
 	}

@@ -13,6 +13,8 @@ import (
 	"trpc.group/trpc-go/trpc-agent-go/codeexecutor"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/wrap/interpreters"
+	"github.com/croft-run/croft/interp/isolate"
 	"github.com/croft-run/croft/prepare/stage"
 	"github.com/croft-run/croft/provider/sandbox"
 	"github.com/croft-run/croft/workspace"
@@ -53,6 +55,11 @@ type Options struct {
 	// ReadOnlySkills makes every directory that StageDirectory stages read-only.
 	ReadOnlySkills bool
 
+	// Kernels runs the Python of ExecuteCode in a Jupyter kernel inside the workspace. Code of
+	// the same execution id finds the state of earlier code, until the workspace was closed for
+	// CodeIdle and its guest ended. It needs a kernel where programs run (ipykernel).
+	Kernels bool
+
 	// CodeIdle is how long the workspace of an execution id stays open after its last
 	// code; 0 is 5 minutes. Its guest ends after the provider's lease. The files stay, and
 	// the next code of that id opens the workspace again.
@@ -84,7 +91,12 @@ type openWorkspace struct {
 	handle  codeexecutor.Workspace
 	persist bool
 	ownDir  string // in WorkDir, removed with the workspace
-	ended   bool   // guarded by Executor.mu; Cleanup or Close has ended it
+
+	// softDisk bounds what the files hold where nothing enforces MaxDiskBytes: staging beyond
+	// it is refused, and a run that ends beyond it says so. 0 is no limit.
+	softDisk int64
+
+	ended bool // guarded by Executor.mu; Cleanup or Close has ended it
 
 	renewals sync.Mutex
 	stale    []*driver.Workspace // guarded by renewals; evicted ones, closed at the end
@@ -108,6 +120,10 @@ func New(ctx context.Context, p driver.Provider, opts *Options) (*Executor, erro
 	}
 	if opts != nil {
 		e.opts = *opts
+	}
+	if e.opts.Kernels {
+		p = interpreters.Wrap(p, interpreters.Config{Engine: new(isolate.Engine)})
+		e.p, e.mux = p, workspace.NewMux(p)
 	}
 	if err := e.opts.setDefaults(); err != nil {
 		return nil, err
@@ -160,7 +176,7 @@ func (e *Executor) checkShell(ctx context.Context) error {
 	if !ok || r.Capabilities().Has(driver.CapShell) {
 		return nil
 	}
-	spec := workspace.Spec{ID: workspace.NewID(), Kind: e.kind, Want: wanted, Config: e.opts.Config}
+	spec := workspace.Spec{ID: workspace.NewID(), Kind: e.kind, Want: e.wanted(), Config: e.opts.Config}
 	d, err := e.p.Open(ctx, spec)
 	if err != nil {
 		return fmt.Errorf("trpcagent: %w", err)
@@ -169,7 +185,13 @@ func (e *Executor) checkShell(ctx context.Context) error {
 }
 
 // wanted is what a workspace must have.
-var wanted = driver.NewCapabilities(driver.CapFS, driver.CapShell)
+func (e *Executor) wanted() driver.Capabilities {
+	caps := driver.NewCapabilities(driver.CapFS, driver.CapShell)
+	if e.opts.Kernels {
+		caps[driver.CapCode] = true
+	}
+	return caps
+}
 
 // Engine returns the executor itself: it is its own engine.
 func (e *Executor) Engine() codeexecutor.Engine { return e }

@@ -23,8 +23,13 @@ func (e *Executor) PutFiles(ctx context.Context, ws codeexecutor.Workspace, file
 		return err
 	}
 	list := make([]stage.File, len(files))
+	var size int64
 	for i, f := range files {
 		list[i] = stage.File{Path: f.Path, Content: f.Content, Mode: fs.FileMode(f.Mode)}
+		size += int64(len(f.Content))
+	}
+	if _, err := p.diskRoom(ctx, size); err != nil {
+		return e.markStale(p, err)
 	}
 	return e.markStale(p, p.PutFiles(ctx, list))
 }
@@ -43,7 +48,12 @@ func (e *Executor) StageDirectory(ctx context.Context, ws codeexecutor.Workspace
 	if src == "" {
 		return fmt.Errorf("trpcagent: stage a directory: %w: the source is empty", fault.InvalidArgument)
 	}
-	_, err = p.StageDirectory(ctx, src, to, &stage.DirectoryOptions{ReadOnly: opt.ReadOnly || e.opts.ReadOnlySkills, AllowMount: opt.AllowMount})
+	room, err := p.diskRoom(ctx, 0)
+	if err == nil {
+		_, err = p.StageDirectory(ctx, src, to, &stage.DirectoryOptions{
+			ReadOnly: opt.ReadOnly || e.opts.ReadOnlySkills, AllowMount: opt.AllowMount, MaxBytes: room,
+		})
+	}
 	return e.markStale(p, err)
 }
 
@@ -56,6 +66,9 @@ func (e *Executor) StageInputs(ctx context.Context, ws codeexecutor.Workspace, s
 	list := make([]stage.Input, len(specs))
 	for i, s := range specs {
 		list[i] = stage.Input(s)
+	}
+	if _, err := p.diskRoom(ctx, 0); err != nil { // their size is not known before
+		return e.markStale(p, err)
 	}
 	recs, err := p.StageInputs(withArtifacts(ctx), list)
 	if err == nil {

@@ -92,7 +92,9 @@ func (e *Executor) RunProgram(ctx context.Context, ws codeexecutor.Workspace, sp
 	case err != nil:
 		return codeexecutor.RunResult{}, e.markStale(p, err)
 	}
-	return runResult(res), nil
+	out := runResult(res)
+	out.Stderr += p.diskNote(ctx)
+	return out, nil
 }
 
 // exitCauseTexts are exit causes in words.

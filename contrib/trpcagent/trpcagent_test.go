@@ -27,6 +27,7 @@ import (
 	"github.com/croft-run/croft/internal/testenv"
 	"github.com/croft-run/croft/internal/testshell"
 	"github.com/croft-run/croft/provider/local"
+	"github.com/croft-run/croft/provider/sandbox"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -324,8 +325,8 @@ func TestPolicies(t *testing.T) {
 	if _, err := e.CreateWorkspace(t.Context(), "x", codeexecutor.WorkspacePolicy{Isolated: true}); fault.Of(err) == "" {
 		t.Error("a provider without isolation gave an isolated workspace")
 	}
-	if _, err := e.CreateWorkspace(t.Context(), "x", codeexecutor.WorkspacePolicy{MaxDiskBytes: 10}); fault.Of(err) == "" {
-		t.Error("a limit that is not enforced was accepted")
+	if _, err := e.CreateWorkspace(t.Context(), "x", codeexecutor.WorkspacePolicy{MaxDiskBytes: -1}); fault.Of(err) != fault.InvalidArgument {
+		t.Errorf("a negative limit: %v", err)
 	}
 	one, err := e.CreateWorkspace(t.Context(), "same", codeexecutor.WorkspacePolicy{})
 	must(t, err)
@@ -338,6 +339,81 @@ func TestPolicies(t *testing.T) {
 	must(t, e.Cleanup(t.Context(), codeexecutor.Workspace{ID: "unknown", Path: victim}))
 	if _, err := os.Stat(victim); err != nil {
 		t.Errorf("Cleanup removed what it did not make: %v", err)
+	}
+}
+
+// TestKernelsKeepState: Python of one execution id runs in one kernel, other languages beside it.
+func TestKernelsKeepState(t *testing.T) {
+	testenv.NeedsJupyter(t)
+	p, _ := testshell.NewProvider(t, local.Kind)
+	e, err := trpcagent.New(t.Context(), p, &trpcagent.Options{Kernels: true})
+	must(t, err)
+	t.Cleanup(func() { must(t, e.Close(context.WithoutCancel(t.Context()))) })
+	run := func(id string, blocks ...codeexecutor.CodeBlock) codeexecutor.CodeExecutionResult {
+		t.Helper()
+		res, err := e.ExecuteCode(t.Context(), codeexecutor.CodeExecutionInput{ExecutionID: id, CodeBlocks: blocks})
+		must(t, err)
+		return res
+	}
+	python := func(code string) codeexecutor.CodeBlock {
+		return codeexecutor.CodeBlock{Language: "python", Code: code}
+	}
+	write := python("import os; x = 20; open(os.environ['OUTPUT_DIR'] + '/a', 'w').write('made')")
+	read := codeexecutor.CodeBlock{Language: "bash", Code: "cat $OUTPUT_DIR/a"}
+	if got := run("one", write, read); !strings.HasSuffix(got.Output, "made") || len(got.OutputFiles) != 1 {
+		t.Errorf("Python, then bash: %+v", got)
+	}
+	if got := run("one", python("print('sum'); x + 22")); got.Output != "sum\n42\n" {
+		t.Errorf("the next code of the same id wrote %q", got.Output)
+	}
+	if got := run("one", python("1/0"), python("print('later')")); !strings.Contains(got.Output, "ZeroDivisionError") || strings.Contains(got.Output, "later") {
+		t.Errorf("an exception wrote %q", got.Output)
+	}
+	if got := run("two", python("print(x)")); !strings.Contains(got.Output, "NameError") {
+		t.Errorf("another id has the state: %q", got.Output)
+	}
+}
+
+// TestMaxDiskBytesIsSoft: where nothing enforces a limit of the disk, what would exceed it is
+// not staged, and a run that exceeds it says so.
+func TestMaxDiskBytesIsSoft(t *testing.T) {
+	for name, opts := range map[string]*trpcagent.Options{local.Kind: nil, sandbox.Kind: {WorkDir: t.TempDir()}} {
+		t.Run(name, func(t *testing.T) {
+			e := open(t, name, opts)
+			ws, err := e.CreateWorkspace(t.Context(), "x", codeexecutor.WorkspacePolicy{MaxDiskBytes: 1000})
+			must(t, err)
+			file := func(name string, size int) []codeexecutor.PutFile {
+				return []codeexecutor.PutFile{{Path: name, Content: make([]byte, size)}}
+			}
+			host := t.TempDir()
+			must(t, os.WriteFile(filepath.Join(host, "large"), make([]byte, 500), 0o600))
+			must(t, e.PutFiles(t.Context(), ws, file("work/a", 600)))
+			refused := map[string]error{
+				"files":       e.PutFiles(t.Context(), ws, file("work/b", 600)),
+				"a directory": e.StageDirectory(t.Context(), ws, host, "work/dir", codeexecutor.StageOptions{}),
+			}
+			run := func(script string) codeexecutor.RunResult {
+				res, err := e.RunProgram(t.Context(), ws, codeexecutor.RunProgramSpec{Cmd: "sh", Args: []string{"-c", script}})
+				must(t, err)
+				return res
+			}
+			if res := run("ls work"); res.Stdout != "a\ninputs\n" && res.Stdout != "a\n" || res.Stderr != "" {
+				t.Errorf("after what was refused: %+v", res)
+			}
+			if res := run("head -c 2000 /dev/zero > out/b"); res.ExitCode != 0 || !strings.Contains(res.Stderr, "2600 bytes, more than MaxDiskBytes, 1000") {
+				t.Errorf("beyond the limit: %+v", res)
+			}
+			refused["inputs"] = e.StageInputs(t.Context(), ws, []codeexecutor.InputSpec{{From: "workspace://work/a", To: "work/c"}})
+			for what, err := range refused {
+				if fault.Of(err) != fault.ResourceExhausted {
+					t.Errorf("%s: %v, want ResourceExhausted", what, err)
+				}
+			}
+			if res := run("rm out/b"); res.Stderr != "" {
+				t.Errorf("below the limit again: %+v", res)
+			}
+			must(t, e.PutFiles(t.Context(), ws, file("work/b", 400)))
+		})
 	}
 }
 

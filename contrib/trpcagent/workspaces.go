@@ -81,7 +81,7 @@ func (e *Executor) findOpen(id string) *openWorkspace {
 // openWorkspace opens a workspace. inWorkDir makes Options.WorkDir the workspace itself.
 func (e *Executor) openWorkspace(ctx context.Context, id, execID string, inWorkDir bool, pol codeexecutor.WorkspacePolicy) (*openWorkspace, error) {
 	spec := workspace.Spec{
-		ID: id, Kind: e.kind, Policy: e.opts.Policy, Config: e.opts.Config, Want: wanted, Session: workspace.SessionRef{ID: execID},
+		ID: id, Kind: e.kind, Policy: e.opts.Policy, Config: e.opts.Config, Want: e.wanted(), Session: workspace.SessionRef{ID: execID},
 	}
 	if pol.Isolated && spec.Policy.Isolation.Rank() == 0 {
 		spec.Policy.Isolation = driver.IsolationProcess // at least
@@ -89,10 +89,15 @@ func (e *Executor) openWorkspace(ctx context.Context, id, execID string, inWorkD
 			spec.Policy.Isolation = e.traits.Isolation // what the provider gives without being asked
 		}
 	}
-	if pol.MaxDiskBytes > 0 {
-		spec.Policy.Limits = spec.Policy.Limits.With(driver.Limits{driver.ResourceDisk: {Max: pol.MaxDiskBytes}})
-	}
 	p := &openWorkspace{handle: codeexecutor.Workspace{ID: execID}, persist: pol.Persist}
+	switch enforced := e.traits.Limits[driver.ResourceDisk].Enforced() && e.opts.WorkDir == ""; {
+	case pol.MaxDiskBytes < 0:
+		return nil, fmt.Errorf("trpcagent: create workspace: %w: MaxDiskBytes is %d, and at least 0 is allowed", fault.InvalidArgument, pol.MaxDiskBytes)
+	case enforced:
+		spec.Policy.Limits = spec.Policy.Limits.With(driver.Limits{driver.ResourceDisk: {Max: pol.MaxDiskBytes}})
+	default:
+		p.softDisk = pol.MaxDiskBytes
+	}
 	if e.opts.WorkDir != "" {
 		spec.Dir = e.opts.WorkDir
 		if !inWorkDir {

@@ -88,6 +88,11 @@ type RunOptions struct {
 	Timeout   time.Duration     // of each block; 0 is DefaultTimeout
 	MaxOutput int64             // bytes of each stream in a result; 0 is the provider's default
 	KeepGoing bool              // continue after a failed block
+
+	// Kernel runs Python in the oldest context of the workspace's Code module for it, which is
+	// made if there is none: state lasts from block to block and from run to run. Dir and Env
+	// are those of the run that made it.
+	Kernel bool
 }
 
 // A Result says how blocks ran.
@@ -221,6 +226,9 @@ func (r runner) runBlock(ctx context.Context, ws *workspace.Workspace, b Block, 
 	if timeout <= 0 {
 		timeout = DefaultTimeout
 	}
+	if opts.Kernel && r.names[0] == kernelLanguage {
+		return runKernel(ctx, ws, file, b, opts, timeout)
+	}
 	if !ws.Capabilities().Has(driver.CapShell) && (r.names[0] == "javascript" || r.names[0] == "typescript") {
 		return runIsolated(ctx, ws, r.names[0], file, b, opts, timeout)
 	}
@@ -254,6 +262,38 @@ func runIsolated(ctx context.Context, ws *workspace.Workspace, language, file st
 	if err != nil {
 		return BlockResult{}, err
 	}
+	return codeResult(file, res), nil
+}
+
+// kernelLanguage is the language of RunOptions.Kernel.
+const kernelLanguage = "python"
+
+// runKernel runs Python in a context that keeps its state.
+func runKernel(
+	ctx context.Context, ws *workspace.Workspace, file string, b Block, opts *RunOptions, timeout time.Duration,
+) (BlockResult, error) {
+	contexts, err := ws.Contexts(ctx)
+	if err != nil {
+		return BlockResult{}, err
+	}
+	i := slices.IndexFunc(contexts, func(c driver.CodeContext) bool { return c.Language == kernelLanguage })
+	if i < 0 {
+		made, err := ws.CreateContext(ctx, kernelLanguage, &driver.ContextOptions{Dir: opts.Dir, Env: opts.Env})
+		if err != nil {
+			return BlockResult{}, err
+		}
+		i, contexts = 0, []driver.CodeContext{made}
+	}
+	res, err := ws.RunCode(ctx, driver.Code{Source: b.Code, Context: contexts[i].ID, Timeout: timeout})
+	if err != nil {
+		return BlockResult{}, err
+	}
+	return codeResult(file, res), nil
+}
+
+// codeResult returns what code has written as a command's result, with the text of values that
+// it shows on standard output.
+func codeResult(file string, res driver.CodeResult) BlockResult {
 	var stdout, stderr bytes.Buffer
 	for _, o := range res.Outputs {
 		switch o.Kind {
@@ -261,6 +301,10 @@ func runIsolated(ctx context.Context, ws *workspace.Workspace, language, file st
 			stdout.WriteString(o.Text)
 		case driver.OutputStderr:
 			stderr.WriteString(o.Text)
+		default:
+			if text := o.Data["text/plain"]; len(text) > 0 {
+				fmt.Fprintf(&stdout, "%s\n", text)
+			}
 		}
 	}
 	if e := res.Error; e != nil {
@@ -271,5 +315,5 @@ func runIsolated(ctx context.Context, ws *workspace.Workspace, language, file st
 	}
 	return BlockResult{File: file, Result: driver.Result{
 		ExitCode: res.ExitCode, Cause: res.Cause, Stdout: stdout.Bytes(), Stderr: stderr.Bytes(), Duration: res.Duration,
-	}}, nil
+	}}
 }

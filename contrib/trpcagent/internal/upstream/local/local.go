@@ -12,15 +12,20 @@ import (
 	"trpc.group/trpc-go/trpc-agent-go/codeexecutor"
 
 	"github.com/croft-run/croft/contrib/trpcagent"
+	"github.com/croft-run/croft/provider/docker"
+	"github.com/croft-run/croft/provider/e2b"
 	"github.com/croft-run/croft/provider/local"
 	"github.com/croft-run/croft/provider/sandbox"
+	"github.com/croft-run/croft/secret"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
 // Environment variables of the tests.
 const (
-	EnvProvider = "CROFT_TRPC_PROVIDER" // local, in-place or sandbox
+	EnvProvider = "CROFT_TRPC_PROVIDER" // local, in-place, sandbox, docker, e2b or jupyter
 	EnvRoot     = "CROFT_TRPC_ROOT"     // a directory for workspaces
+	EnvServer   = "CROFT_TRPC_SERVER"   // the URL of the server of e2b
+	EnvKey      = "CROFT_TRPC_KEY"      // its API key
 )
 
 var provider = sync.OnceValues(func() (driver.Provider, error) {
@@ -29,11 +34,28 @@ var provider = sync.OnceValues(func() (driver.Provider, error) {
 		return nil, err
 	}
 	const lease = 5 * time.Second
-	if os.Getenv(EnvProvider) == local.Kind {
+	switch os.Getenv(EnvProvider) {
+	case local.Kind, kernels:
 		return local.New(&local.Config{Root: root, Lease: lease})
+	case docker.Kind:
+		return docker.New(&docker.Config{Root: root, Lease: lease})
+	case e2b.Kind:
+		server := os.Getenv(EnvServer)
+		return e2b.New(&e2b.Config{Root: root, Lease: lease, Options: e2b.Options{Server: server, Sandboxes: server}, Secrets: apiKey{}})
 	}
 	return sandbox.New(&sandbox.Config{Root: root, Lease: lease})
 })
+
+// apiKey is the only secret.
+type apiKey struct{}
+
+// Get returns EnvKey.
+func (apiKey) Get(_ context.Context, _, name string) (secret.Value, error) {
+	return secret.NewValue(name, os.Getenv(EnvKey)), nil
+}
+
+// kernels is the provider local, with kernels for Python.
+const kernels = "jupyter"
 
 // WorkspaceMode is the mode of workspaces.
 type WorkspaceMode int
@@ -55,10 +77,14 @@ type settings struct {
 // New of trpc-agent-go's package has none.
 func newRuntime(s settings) *Runtime {
 	s.HostRoots = []string{"/"}
+	s.Kernels = os.Getenv(EnvProvider) == kernels
 	if s.auto {
 		s.InputsDir = s.inputs
 	}
 	p, err := provider()
+	if kind := os.Getenv(EnvProvider); kind == docker.Kind || kind == e2b.Kind {
+		s.WorkDir, s.TrustedLocal = "", false // they use no directory in place
+	}
 	if err == nil && s.WorkDir == "" && !s.TrustedLocal && os.Getenv(EnvProvider) == "in-place" {
 		s.WorkDir, err = os.MkdirTemp(os.Getenv(EnvRoot), "work-")
 	}
