@@ -27,7 +27,7 @@ func StartNode(_ context.Context, s NodeStart) (*NodeProcess, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(path, s.Args...)
+	cmd := exec.Command(path, s.Args...) //nolint:noctx // Close ends it: it outlives the call that starts it
 	var stderr tail.Buffer
 	cmd.Stderr = &stderr
 	stdin, err := cmd.StdinPipe()
