@@ -192,6 +192,26 @@ func TestApplyAsRoot(t *testing.T) {
 	owned("a", "b")
 }
 
+// TestDiffListsOnce compares the texts of many files of one directory: the number of listings
+// does not grow with the number of files.
+func TestDiffListsOnce(t *testing.T) {
+	counted := func(files int) int {
+		added := map[string]string{}
+		for i := range files {
+			added[fmt.Sprintf("d/%d", i)] = "1\n"
+		}
+		to := &openTree{Tree: HostDir(plant(t, added), nil), opened: func() {}}
+		d, err := Diff(t.Context(), Empty, to, &DiffOptions{Text: true})
+		if err != nil || d.Stats.LinesAdded != files {
+			t.Errorf("%+v, %v", d.Stats, err)
+		}
+		return to.listings
+	}
+	if few, many := counted(5), counted(100); few != many {
+		t.Errorf("%d listings for 5 files, %d for 100", few, many)
+	}
+}
+
 // TestApplyListsOnce changes many files of one directory in trees that are listed over
 // the network: the number of listings does not grow with the number of files.
 func TestApplyListsOnce(t *testing.T) {

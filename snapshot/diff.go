@@ -453,7 +453,7 @@ func (d *treeDiff) detectRenames() {
 			gone[c.Old.Digest] = append(gone[c.Old.Digest], i)
 		}
 	}
-	var drop []int
+	joined := map[int]bool{} // the removals
 	for i := range d.out.Changes {
 		c := &d.out.Changes[i]
 		if c.Kind != Added || c.New.Type != driver.TypeFile || len(gone[c.New.Digest]) == 0 {
@@ -462,12 +462,15 @@ func (d *treeDiff) detectRenames() {
 		from := gone[c.New.Digest][0]
 		gone[c.New.Digest] = gone[c.New.Digest][1:]
 		c.Kind, c.From, c.Old = Renamed, d.out.Changes[from].Path, d.out.Changes[from].Old
-		drop = append(drop, from)
+		joined[from] = true
 	}
-	slices.Sort(drop)
-	for _, i := range slices.Backward(drop) {
-		d.out.Changes = slices.Delete(d.out.Changes, i, i+1)
+	left := d.out.Changes[:0]
+	for i, c := range d.out.Changes {
+		if !joined[i] {
+			left = append(left, c)
+		}
 	}
+	d.out.Changes = left
 }
 
 // maxTexts is the maximum of bytes of text in one comparison; further files are
@@ -479,6 +482,14 @@ func (d *treeDiff) diffTexts(ctx context.Context) error {
 	slices.SortStableFunc(d.out.Changes, func(a, b FileChange) int { return strings.Compare(a.Path, b.Path) })
 	if !d.opts.Text {
 		return nil
+	}
+	// A file is looked up by its path: without listings, each of them would list its directory.
+	var err error
+	if d.a, err = withListings(ctx, d.a); err != nil {
+		return err
+	}
+	if d.b, err = withListings(ctx, d.b); err != nil {
+		return err
 	}
 	left := maxTexts
 	for i := range d.out.Changes {
