@@ -263,6 +263,22 @@ func TestApply(t *testing.T) {
 			t.Errorf("undo of what was changed since: %v, want Conflict of new/deep/file", err)
 		}
 	})
+	t.Run("undo of what is reverted already", func(t *testing.T) {
+		s, dir := Open(Memory(), nil), plant(t, base)
+		before := harvest(t, dir)
+		res, err := Apply(t.Context(), HostDir(plant(t, base), nil), HostDir(plant(t, theirs), nil), dir, &ApplyOptions{Undo: s})
+		must0(t, err)
+		must0(t, os.RemoveAll(filepath.Join(dir, "new"))) // a part of it
+		for _, left := range []bool{true, false} {
+			back, err := Undo(t.Context(), s, res.Undo, dir, nil)
+			if err != nil || len(back.Paths) > 0 != left {
+				t.Errorf("undo: %+v, %v", back, err)
+			}
+			if diff := cmp.Diff(before, harvest(t, dir)); diff != "" {
+				t.Errorf("after undo -before +after:\n%s", diff)
+			}
+		}
+	})
 	t.Run("nothing there", func(t *testing.T) {
 		_, err := Apply(t.Context(), HostDir(plant(t, base), nil), HostDir(plant(t, theirs), nil), plant(t, base), &ApplyOptions{MergeOptions: MergeOptions{Only: []string{"keep"}}})
 		if fault.Of(err) != fault.NotFound {

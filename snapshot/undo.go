@@ -24,7 +24,8 @@ type UndoOptions struct {
 }
 
 // Undo reverts an Apply to a directory, which must be the directory of that Apply.
-// If the applied paths were changed since, it is fault.Conflict.
+// If the applied paths were changed since, it is fault.Conflict. A path that has its state before
+// the Apply again stays: an Undo that was killed and then completed, or Git, has reverted it.
 func Undo(ctx context.Context, s *Store, id, dir string, opts *UndoOptions) (*RestoreResult, error) {
 	if opts == nil {
 		opts = &UndoOptions{}
@@ -45,18 +46,28 @@ func Undo(ctx context.Context, s *Store, id, dir string, opts *UndoOptions) (*Re
 		return nil, err
 	}
 	if digest != m.Labels[AfterLabel] && !opts.Force {
-		return nil, fmt.Errorf("snapshot: undo %s: %w: the applied files were changed since%s; undo would overwrite them", id, fault.Conflict, changedNames(paths, m.After, each))
+		changed, names := changedPaths(paths, m.After, each), ""
+		only := changed
+		if len(changed) == 0 { // which ones is not known
+			only = paths
+		}
+		d, err := Diff(ctx, now, s.StoredTree(m.Root), &DiffOptions{NoRenames: true, Only: only})
+		if err != nil {
+			return nil, err
+		}
+		if len(changed) > 0 {
+			names = ": " + firstNames(d.paths())
+		}
+		if len(d.Changes) > 0 {
+			return nil, fmt.Errorf("snapshot: undo %s: %w: the applied files were changed since%s; undo would overwrite them", id, fault.Conflict, names)
+		}
 	}
 	if opts.DryRun {
 		d, err := Diff(ctx, now, s.StoredTree(m.Root), &DiffOptions{NoRenames: true, Only: paths})
 		if err != nil {
 			return nil, err
 		}
-		res := &RestoreResult{Changed: len(d.Changes)}
-		for _, c := range d.Changes {
-			res.Paths = append(res.Paths, c.Path)
-		}
-		return res, nil
+		return &RestoreResult{Changed: len(d.Changes), Paths: d.paths()}, nil
 	}
 	owner := opts.Owner
 	if owner == nil {
@@ -65,18 +76,23 @@ func Undo(ctx context.Context, s *Store, id, dir string, opts *UndoOptions) (*Re
 	return Restore(ctx, s.StoredTree(m.Root), dir, &RestoreOptions{Only: paths, NoGit: true, Stage: opts.Stage, Journals: opts.Journals, Owner: owner})
 }
 
-// changedNames names the first paths whose digests differ; "" if none is known.
-func changedNames(paths, after, now []string) string {
-	var names []string
+func (c *Comparison) paths() []string {
+	var list []string
+	for i := range c.Changes {
+		list = append(list, c.Changes[i].Path)
+	}
+	return list
+}
+
+// changedPaths returns the paths whose digests differ; none if they are not known.
+func changedPaths(paths, after, now []string) []string {
+	var changed []string
 	for i, p := range paths {
 		if i < len(after) && after[i] != now[i] {
-			names = append(names, p)
+			changed = append(changed, p)
 		}
 	}
-	if len(names) == 0 {
-		return ""
-	}
-	return ": " + firstNames(names)
+	return changed
 }
 
 // firstNames lists names, as many as an error or a message has room for.

@@ -362,8 +362,14 @@ func (a *command) workUndo(ctx context.Context, dir, name string, opts snapshot.
 	if err != nil {
 		return err
 	}
+	what := fmt.Sprintf("the apply of %s of %s", orDash(last.Labels[snapshot.NameLabel]), timeText(last.Created))
+	switch {
+	case len(res.Paths) == 0: // an undo that was killed and then completed, or git, did it
+		a.note("%s was taken back already: its files are as before; the next croft work undo is about the apply before it", what)
+	case !opts.DryRun:
+		a.note("took back %s", what)
+	}
 	if !opts.DryRun {
-		a.note("took back the apply of %s of %s", orDash(last.Labels[snapshot.NameLabel]), timeText(last.Created))
 		// The next undo is about the apply before it.
 		if err := store.Delete(ctx, last.ID); err != nil {
 			return err

@@ -463,6 +463,12 @@ func TestWorkMistakes(t *testing.T) {
 	}
 	says("changed since: f; undo would overwrite them; --force does so\n", "work", "undo")
 	says("--force does so; a later apply is undone first", "work", "undo", "one")
+	if err := os.Remove(filepath.Join(dir, "f")); err != nil {
+		t.Fatal(err)
+	}
+	says("was taken back already", "work", "undo", "--dry-run")
+	says("the apply of one of ", "work", "undo") // it was recorded as applied for ever
+	says("nothing was applied to ", "work", "undo")
 	plantInterrupted(t, dir, filepath.Join(filepath.Dir(dir), "data"), "h")
 	says("croft: completed an interrupted change of "+dir+"\n", "work", "list")
 	if text, err := os.ReadFile(filepath.Join(dir, "h")); err != nil || string(text) != "new" {
