@@ -16,13 +16,13 @@ type Records struct {
 	Opened bool   // a snapshot is taken before the first call that may change something
 }
 
-// A KeptFile is a file as it was before a call changed it.
+// A KeptFile is a file or symlink as it was before a call changed it.
 type KeptFile struct {
 	Path    string
 	Exists  bool
-	Content []byte
-	Mode    fs.FileMode
-	Err     error // why the content is unknown, such as that it is a directory; nil if it is known
+	Content []byte      // of a symlink its target
+	Mode    fs.FileMode // of a symlink fs.ModeSymlink
+	Err     error       // why the content is unknown, such as that it is a directory; nil if it is known
 }
 
 // keptFiles are the files that a call changes, as they were before.
@@ -41,10 +41,14 @@ func (c *Call) KeepBefore(ctx context.Context, names ...string) {
 		k := KeptFile{Path: c.relPath(name), Exists: err == nil, Mode: info.Mode}
 		switch {
 		case fault.Of(err) == fault.NotFound:
+		case fault.Of(err) == fault.SandboxViolation || fault.Of(err) == fault.InvalidArgument:
+			continue // the call can't change what can't be named
 		case err != nil:
 			k.Err = err
+		case info.Type == driver.TypeSymlink:
+			k.Path, k.Content, k.Mode = info.Path, []byte(info.Target), fs.ModeSymlink
 		case info.Type != driver.TypeFile:
-			k.Err = Errorf(fault.Unsupported, "it was no regular file")
+			k.Err = Errorf(fault.Unsupported, "it was no file and no symlink")
 		default:
 			k.Path = info.Path
 			k.Content, k.Err = c.Workspace.ReadFileMax(ctx, name, maxKeptBefore)

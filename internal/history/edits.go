@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -31,6 +32,7 @@ type Edit struct {
 	Step    string       `json:"step"` // such as "Edit main.go"
 	Created time.Time    `json:"created"`
 	Files   []EditedFile `json:"files"`
+	Already []string     `json:"-"` // of Move: files that had the wanted state before
 
 	file   string    // name of its file; they sort by time
 	chosen []int     // indices of the files that Find chose
@@ -50,11 +52,19 @@ type EditedFile struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// A FileState is the state of a file.
+// A FileState is the state of a file or symlink.
 type FileState struct {
 	Digest  string      `json:"digest,omitempty"` // "" if there is no file
 	Mode    fs.FileMode `json:"mode,omitempty"`
 	Content []byte      `json:"content,omitempty"` // of the state after an edit only once the edit is undone
+}
+
+// NewFileState returns the state of a file or, with fs.ModeSymlink, of a symlink with a target.
+func NewFileState(content []byte, mode fs.FileMode) FileState {
+	if mode.Type() == fs.ModeSymlink {
+		return FileState{Digest: "symlink:" + string(content), Mode: fs.ModeSymlink, Content: content}
+	}
+	return FileState{Digest: driver.DigestBytes(content), Mode: mode.Perm(), Content: content}
 }
 
 // An EditChoice selects what to undo or redo.
@@ -202,7 +212,7 @@ func (e Edits) Explain(path, from, now string) (bool, error) {
 
 // Move brings the files of an edit of Find to the state before it or, with redo, after it: all of
 // those that were chosen, or none. If one has changed since, the error is a Conflict that shows
-// both states. It returns the edit with the files that it moved.
+// both states, unless it has the wanted state already. It returns the edit with the files that it moved.
 func (e Edits) Move(ctx context.Context, ws *workspace.Workspace, edit Edit, redo bool) (Edit, error) {
 	verb := "undo"
 	states := func(f *EditedFile) (from, to *FileState) { return &f.After, &f.Before }
@@ -213,6 +223,7 @@ func (e Edits) Move(ctx context.Context, ws *workspace.Workspace, edit Edit, red
 	moved := edit
 	moved.Files = nil
 	var conflicts []string
+	var write, already []int
 	for _, i := range edit.chosen {
 		f := &edit.Files[i]
 		if f.Reason != "" {
@@ -223,7 +234,13 @@ func (e Edits) Move(ctx context.Context, ws *workspace.Workspace, edit Edit, red
 		if err != nil {
 			return Edit{}, err
 		}
-		if now.Digest != from.Digest {
+		switch {
+		case now.Digest == from.Digest:
+		case now.Digest == to.Digest:
+			already = append(already, i)
+			moved.Already = append(moved.Already, f.Path)
+			continue
+		default:
 			conflicts = append(conflicts, conflictText(verb, f.Path, now, *to))
 			continue
 		}
@@ -231,15 +248,16 @@ func (e Edits) Move(ctx context.Context, ws *workspace.Workspace, edit Edit, red
 			to.Mode = now.Mode // the edit did not change it, and someone else may have
 		}
 		*from = now // its content is not kept before, and is needed to go back
+		write = append(write, i)
 	}
 	if len(conflicts) > 0 {
 		return Edit{}, fmt.Errorf("%s %s (%s): %w: changed since, and nothing was written\n%s", verb, edit.ID, edit.Step, fault.Conflict, strings.Join(conflicts, ""))
 	}
-	for n, i := range edit.chosen {
+	for n, i := range write {
 		from, to := states(&edit.Files[i])
 		if err := writeState(ctx, ws, edit.Files[i].Path, *from, *to); err != nil {
 			back := context.WithoutCancel(ctx)
-			for _, i := range edit.chosen[:n] {
+			for _, i := range write[:n] {
 				from, to := states(&edit.Files[i])
 				err = errors.Join(err, writeState(back, ws, edit.Files[i].Path, *to, *from))
 			}
@@ -251,7 +269,14 @@ func (e Edits) Move(ctx context.Context, ws *workspace.Workspace, edit Edit, red
 		if f.Undone = edit.next; redo {
 			f.Undone, f.Redone = time.Time{}, edit.next
 		}
-		moved.Files = append(moved.Files, *f)
+		if !slices.Contains(already, i) {
+			moved.Files = append(moved.Files, *f)
+		}
+	}
+	if !redo { // what the edit wrote there is not kept, so that it can't be redone
+		for _, i := range slices.Backward(already) {
+			edit.Files = slices.Delete(edit.Files, i, i+1)
+		}
 	}
 	return moved, e.save(edit)
 }
@@ -273,29 +298,41 @@ func conflictText(verb, name string, now, then FileState) string {
 // MaxEdit is the size of the largest file of which an edit can be undone.
 const MaxEdit = 4 << 20
 
-// ReadState returns the state of a file. What is no regular file is fault.Unsupported, one
+// ReadState returns the state of a file or symlink. What is neither is fault.Unsupported, one
 // larger than MaxEdit fault.ResourceExhausted.
 func ReadState(ctx context.Context, ws *workspace.Workspace, name string) (FileState, error) {
 	info, err := ws.Stat(ctx, name, &driver.StatOptions{NoFollow: true})
 	switch {
-	case fault.Of(err) == fault.NotFound:
+	case fault.Of(err) == fault.NotFound || fault.Of(err) == fault.InvalidArgument: // something above it is no directory
 		return FileState{}, nil
 	case err != nil:
 		return FileState{}, err
+	case info.Type == driver.TypeSymlink:
+		return NewFileState([]byte(info.Target), fs.ModeSymlink), nil
 	case info.Type != driver.TypeFile:
-		return FileState{}, fmt.Errorf("%s: %w: it is no regular file", name, fault.Unsupported)
+		return FileState{}, fmt.Errorf("%s: %w: it is no file and no symlink", name, fault.Unsupported)
 	}
 	data, err := ws.ReadFileMax(ctx, name, MaxEdit)
 	if err != nil {
 		return FileState{}, err
 	}
-	return FileState{Digest: driver.DigestBytes(data), Mode: info.Mode.Perm(), Content: data}, nil
+	return NewFileState(data, info.Mode.Perm()), nil
 }
 
 // writeState brings a file from one state to another.
 func writeState(ctx context.Context, ws *workspace.Workspace, name string, from, to FileState) error {
-	if to.Digest == "" {
-		return ws.Remove(ctx, name, nil)
+	isLink := to.Mode.Type() == fs.ModeSymlink
+	if to.Digest == "" || from.Digest != "" && (isLink || from.Mode.Type() == fs.ModeSymlink) { // a write would follow the link
+		if err := ws.Remove(ctx, name, nil); err != nil || to.Digest == "" {
+			return err
+		}
+		from = FileState{}
+	}
+	if isLink {
+		if err := ws.Mkdir(ctx, path.Dir(name), &driver.MkdirOptions{Parents: true}); err != nil {
+			return err
+		}
+		return ws.Symlink(ctx, string(to.Content), name)
 	}
 	opts := &driver.WriteOptions{Mode: to.Mode, SetMode: true, IfMatch: from.Digest, CreateOnly: from.Digest == "", Parents: true}
 	_, err := ws.WriteFile(ctx, name, to.Content, opts)

@@ -107,7 +107,7 @@ func (r *records) recordEdit(ctx context.Context, c *tool.Call, about string) er
 	for _, k := range c.KeptBefore() {
 		f := history.EditedFile{Path: k.Path}
 		if k.Exists && k.Err == nil {
-			f.Before = history.FileState{Digest: driver.DigestBytes(k.Content), Mode: k.Mode.Perm(), Content: k.Content}
+			f.Before = history.NewFileState(k.Content, k.Mode)
 		}
 		after, err := history.ReadState(ctx, c.Workspace, k.Path)
 		switch {

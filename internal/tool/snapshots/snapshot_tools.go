@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -371,8 +372,9 @@ func readOld(ctx context.Context, c *tool.Call, before string, changed []string)
 			return nil, err
 		case info.Type == driver.TypeDir:
 			continue
-		case info.Type != driver.TypeFile:
-			return nil, tool.Errorf(fault.Unsupported, "%s was no regular file", name)
+		case info.Type == driver.TypeSymlink:
+			list = append(list, tool.KeptFile{Path: name, Exists: true, Content: []byte(info.Target), Mode: fs.ModeSymlink})
+			continue
 		}
 		body, info, err := files.Read(ctx, name, &driver.ReadOptions{})
 		if err != nil {

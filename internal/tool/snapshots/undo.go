@@ -66,29 +66,34 @@ func undoEdit(ctx context.Context, c *tool.Call, in undoInput) (undoOutput, erro
 	defer end()
 	seen := wholeSeen(c, edit)
 	moved, err := edits.Move(ctx, c.Workspace, edit, in.Redo)
-	switch fault.Of(err) {
-	case "":
-	case fault.Conflict, fault.Unsupported:
+	if err != nil {
 		return undoOutput{}, fmt.Errorf("%w%s", err, otherEdits(edits, edit, in.Redo))
-	default:
-		return undoOutput{}, err
 	}
 	verb := "undone"
 	if in.Redo {
 		verb = "redone"
 	}
-	out := undoOutput{Edit: moved.ID}
+	out := undoOutput{Edit: moved.ID, Changed: []string{}}
 	for _, f := range moved.Files {
 		out.Changed = append(out.Changed, f.Path)
 		from, to := f.After, f.Before
 		if in.Redo {
 			from, to = to, from
 		}
-		if seen[f.Path] == from.Digest && to.Digest != "" { // the agent knows both states
+		if seen[f.Path] == from.Digest && to.Digest != "" && to.Mode.IsRegular() { // the agent knows both states
 			c.RecordRead(f.Path, to.Content)
 		}
 	}
-	out.text = fmt.Sprintf("%s: %s (edit %s of %s):\n%s\n", verb, moved.Step, moved.ID, moved.Created.UTC().Format(time.RFC3339), strings.Join(out.Changed, "\n"))
+	if len(out.Changed) == 0 {
+		verb += " already"
+	}
+	out.text = fmt.Sprintf("%s: %s (edit %s of %s):\n", verb, moved.Step, moved.ID, moved.Created.UTC().Format(time.RFC3339))
+	for _, name := range out.Changed {
+		out.text += name + "\n"
+	}
+	for _, name := range moved.Already {
+		out.text += name + " had that state already\n"
+	}
 	return out, nil
 }
 
@@ -120,19 +125,31 @@ func nothingToUndo(in undoInput) error {
 	return tool.Errorf(fault.NotFound, "undo: no edit of files by a tool is left to undo; snapshot_restore returns to a snapshot")
 }
 
-// otherEdits names the edits that can be moved in place of one that can't.
+// otherEdits names what can be moved in place of an edit that can't: its other files, and other edits.
 func otherEdits(edits history.Edits, not history.Edit, redo bool) string {
-	list, err := edits.List()
-	list = slices.DeleteFunc(list, func(e history.Edit) bool {
-		return e.ID == not.ID || !slices.ContainsFunc(e.Files, func(f history.EditedFile) bool { return f.Reason == "" && f.Undone.IsZero() != redo })
-	})
-	if err != nil || len(list) == 0 {
-		return ""
+	movable := func(e history.Edit) (names []string) {
+		for _, f := range e.Files {
+			if f.Reason == "" && f.Undone.IsZero() != redo {
+				names = append(names, f.Path)
+			}
+		}
+		return names
 	}
 	var b strings.Builder
+	if rest := movable(not); len(rest) > 0 && len(not.Files) > 1 {
+		fmt.Fprintf(&b, "\nfiles of this edit, for the argument paths:\n%s\n", strings.Join(rest[:min(len(rest), maxOthers)], "\n"))
+	}
+	list, err := edits.List()
+	list = slices.DeleteFunc(list, func(e history.Edit) bool { return e.ID == not.ID || len(movable(e)) == 0 })
+	if err != nil || len(list) == 0 {
+		return b.String()
+	}
 	b.WriteString("\nothers, for the argument edit:\n")
-	for _, e := range list[:min(len(list), 5)] {
+	for _, e := range list[:min(len(list), maxOthers)] {
 		fmt.Fprintf(&b, "%s %s\n", e.ID, e.Step)
 	}
 	return b.String()
 }
+
+// maxOthers is the number of files or edits that are named in place of an edit.
+const maxOthers = 5

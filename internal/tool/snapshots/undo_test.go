@@ -3,7 +3,9 @@ package snapshots_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -114,13 +116,27 @@ func (m *model) move(redo bool) fault.Code {
 	if redo {
 		now, then = then, now
 	}
+	var already []string
 	for name, text := range now {
-		if m.files[name] != text {
+		switch m.files[name] {
+		case text:
+		case then[name]:
+			already = append(already, name)
+		default:
 			return fault.Conflict
 		}
 	}
 	m.set(then)
-	*from, *to = (*from)[:len(*from)-1], append(*to, e)
+	*from = (*from)[:len(*from)-1]
+	for _, name := range already {
+		if !redo { // it can't be redone
+			delete(e.before, name)
+			delete(e.after, name)
+		}
+	}
+	if len(e.after) > 0 {
+		*to = append(*to, e)
+	}
 	return ""
 }
 
@@ -421,4 +437,106 @@ func TestUndoKeepsAChangedMode(t *testing.T) {
 			t.Errorf("with redo %v the mode is %v, %v, want 0755", redo, info.Mode(), err)
 		}
 	}
+}
+
+// TestUndoOfWhatIsUndone: an edit whose files have the state before it again is undone, whatever
+// did that, and does not hide the edit before.
+func TestUndoOfWhatIsUndone(t *testing.T) {
+	dir, ws := inDirectory(t, map[string]string{"a.txt": "a\n"})
+	env := newEnv(t, ws, true, false)
+	mustCall(t, env, "delete", args{"path": "a.txt"})
+	for _, instead := range []string{"", "a file"} {
+		mustCall(t, env, "Write", args{"file_path": "d/e.txt", "content": "x"})
+		if err := os.RemoveAll(filepath.Join(dir, "d")); err != nil {
+			t.Fatal(err)
+		}
+		if instead != "" {
+			writeAll(t, dir, map[string]string{"d": instead})
+		}
+		if got := mustCall(t, env, "undo", args{}); !strings.Contains(got, "undone already: Write d/e.txt") || !strings.HasSuffix(got, "\nd/e.txt had that state already\n") {
+			t.Errorf("undo says %q", got)
+		}
+	}
+	mustCall(t, env, "undo", args{})
+	wantFiles(t, dir, map[string]string{"a.txt": "a\n", "d": "a file"})
+	mustCall(t, env, "undo", args{"redo": true})
+	wantFiles(t, dir, map[string]string{"d": "a file"})
+	if text, err := call(t, env, "undo", args{"redo": true}); fault.Of(err) != fault.NotFound {
+		t.Errorf("redo of what can't be redone: %s, %v", text, err)
+	}
+}
+
+// TestUndoSymlinks undoes and redoes edits of symlinks, never of what they point to.
+func TestUndoSymlinks(t *testing.T) {
+	dir, ws := inDirectory(t, map[string]string{"a.txt": "a\n"})
+	env := newEnv(t, ws, true, false)
+	link := func(name string) string {
+		target, err := os.Readlink(filepath.Join(dir, name))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Error(err)
+		}
+		return target
+	}
+	if err := os.Symlink("a.txt", filepath.Join(dir, "ln")); err != nil {
+		t.Fatal(err)
+	}
+	mustCall(t, env, "snapshot", args{"name": "first"})
+	mustCall(t, env, "move", args{"from": "ln", "to": "d/ln2"})
+	for _, in := range []args{{}, {"redo": true}, {}} {
+		mustCall(t, env, "undo", in)
+		if isRedo := len(in) > 0; (link("d/ln2") == "a.txt") != isRedo || (link("ln") == "a.txt") == isRedo {
+			t.Errorf("after undo %v: %q, %q", in, link("ln"), link("d/ln2"))
+		}
+	}
+	mustCall(t, env, "delete", args{"path": "ln"})
+	mustCall(t, env, "snapshot_restore", args{"name": "first", "force": true})
+	for range 2 {
+		mustCall(t, env, "undo", args{}) // of the restore, and of delete
+		mustCall(t, env, "undo", args{"redo": true})
+		mustCall(t, env, "undo", args{})
+	}
+	if link("ln") != "a.txt" {
+		t.Errorf("after undo of all: %q", link("ln"))
+	}
+	wantFiles(t, dir, map[string]string{"a.txt": "a\n", "ln": "a\n"})
+}
+
+// TestRefusedCallsAreNoEdits: a call that names what is outside of the workspace, or below a file,
+// changes nothing, so that the next undo is of the edit before.
+func TestRefusedCallsAreNoEdits(t *testing.T) {
+	dir, ws := inDirectory(t, map[string]string{"a.txt": "a\n"})
+	env := newEnv(t, ws, true, false)
+	for _, to := range []string{"../q", "/etc/q", "a.txt/q"} {
+		mustCall(t, env, "Write", args{"file_path": "b.txt", "content": "b"})
+		for name, in := range map[string]args{
+			"apply_patch": {"patch": "*** Begin Patch\n*** Add File: " + to + "\n+z\n*** End Patch"},
+			"move":        {"from": "a.txt", "to": to},
+			"delete":      {"path": to},
+		} {
+			if text, err := call(t, env, name, in); err == nil {
+				t.Errorf("%s of %s: %s", name, to, text)
+			}
+		}
+		mustCall(t, env, "undo", args{})
+		wantFiles(t, dir, map[string]string{"a.txt": "a\n"})
+	}
+}
+
+// TestUndoNamesTheRest: an edit that can't be undone as a whole names its other files, and the
+// edits before it.
+func TestUndoNamesTheRest(t *testing.T) {
+	dir, ws := inDirectory(t, map[string]string{"a.txt": "a\n"})
+	env := newEnv(t, ws, true, false)
+	mustCall(t, env, "Write", args{"file_path": "b.txt", "content": "b"})
+	if err := os.Mkdir(filepath.Join(dir, "d"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	mustCall(t, env, "delete", args{"path": "d"})
+	_, err := call(t, env, "undo", args{})
+	_, id, ok := strings.Cut(fmt.Sprint(err), "d: it was no file and no symlink\nothers, for the argument edit:\n")
+	if !ok || fault.Of(err) != fault.Unsupported {
+		t.Fatalf("undo of a directory: %v", err)
+	}
+	mustCall(t, env, "undo", args{"edit": id[:20]})
+	wantFiles(t, dir, map[string]string{"a.txt": "a\n"})
 }
