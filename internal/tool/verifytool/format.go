@@ -36,9 +36,9 @@ func formatFiles(ctx context.Context, c *tool.Call, in checkInput) (formatOutput
 		return formatOutput{}, err
 	}
 	o := verifyOptions(c, in.Files, time.Duration(seconds)*time.Second)
-	done, text, err := forEachProject(list, func(p profile.Project) (*verify.Formatting, error) {
+	done, _, text, err := forEachProject(list, seconds, func(p profile.Project, left time.Duration) (*verify.Formatting, error) {
 		mine := *o
-		mine.Files = nil
+		mine.Files, mine.Timeout = nil, left
 		for _, f := range o.Files {
 			if p.Format.About(f) {
 				mine.Files = append(mine.Files, f)

@@ -50,8 +50,8 @@ func install(ctx context.Context, c *tool.Call, in installInput) (installOutput,
 		return installOutput{}, withoutCodePrefix(err)
 	}
 	var out installOutput
-	out.Runs, out.text, err = forEachProject(list, func(q profile.Project) (*verify.Run, error) {
-		r, err := verify.Command(ctx, c.Workspace, q.Install.Argv, q.Install.Dir, verifyOptions(c, nil, time.Duration(seconds)*time.Second))
+	out.Runs, _, out.text, err = forEachProject(list, seconds, func(q profile.Project, left time.Duration) (*verify.Run, error) {
+		r, err := verify.Command(ctx, c.Workspace, q.Install.Argv, q.Install.Dir, verifyOptions(c, nil, left))
 		if err != nil {
 			return nil, runError("install", err)
 		}

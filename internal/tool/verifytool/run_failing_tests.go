@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/profile"
@@ -58,9 +59,11 @@ func runFailing(ctx context.Context, c *tool.Call, in runFailingInput) (reportsO
 	o := testOptions(c, nil, seconds)
 	o.Limit = in.Limit
 	var out reportsOutput
-	reports, text, err := forEachProject(projects, func(q profile.Project) (*verify.Report, error) {
+	reports, notRun, text, err := forEachProject(projects, seconds, func(q profile.Project, left time.Duration) (*verify.Report, error) {
+		o := *o
+		o.Timeout = left
 		at := slices.IndexFunc(bad, func(r *verify.Report) bool { return r.Language == string(q.Ecosystem) && r.Dir == q.Dir })
-		return rerunFailures(ctx, c, q, bad[at], o)
+		return rerunFailures(ctx, c, q, bad[at], &o)
 	}, func(r *verify.Report) string { return out.addReport(c, r, seconds) })
 	if err != nil {
 		return reportsOutput{}, err
@@ -72,7 +75,7 @@ func runFailing(ctx context.Context, c *tool.Call, in runFailingInput) (reportsO
 		}
 	}
 	m.addRun(reports)
-	out.text = text
+	out.text, out.NotRun = text, notRun
 	return out, nil
 }
 

@@ -47,8 +47,10 @@ func runChecker(ctx context.Context, c *tool.Call, in checkInput, verb string,
 		return findingsOutput{}, err
 	}
 	o := verifyOptions(c, in.Files, time.Duration(seconds)*time.Second)
-	found, text, err := forEachProject(list, func(p profile.Project) (*verify.Findings, error) {
-		f, err := run(ctx, c.Workspace, p, o)
+	found, _, text, err := forEachProject(list, seconds, func(p profile.Project, left time.Duration) (*verify.Findings, error) {
+		o := *o
+		o.Timeout = left
+		f, err := run(ctx, c.Workspace, p, &o)
 		if err != nil {
 			return nil, inspectError(c, verb, p, err)
 		}

@@ -3,6 +3,7 @@ package verifytool
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/profile"
@@ -27,6 +28,7 @@ type runTestsInput struct {
 
 type reportsOutput struct {
 	Reports []*verify.Report `json:"reports" jsonschema:"one for each project"`
+	NotRun  []string         `json:"not_run,omitempty" jsonschema:"directories of the projects that did not run, as the time was over"`
 
 	text string
 }
@@ -80,9 +82,9 @@ func runTests(ctx context.Context, c *tool.Call, in runTestsInput) (reportsOutpu
 		}
 	}
 	var out reportsOutput
-	reports, text, err := forEachProject(list, func(p profile.Project) (*verify.Report, error) {
+	reports, notRun, text, err := forEachProject(list, seconds, func(p profile.Project, left time.Duration) (*verify.Report, error) {
 		o := *o
-		o.Choice = choices[projectKey(p)]
+		o.Choice, o.Timeout = choices[projectKey(p)], left
 		r, err := verify.Test(ctx, c.Workspace, p, &o)
 		if err != nil {
 			return nil, runError("run_tests", err)
@@ -96,7 +98,7 @@ func runTests(ctx context.Context, c *tool.Call, in runTestsInput) (reportsOutpu
 		return reportsOutput{}, err
 	}
 	historyOf(c).addRun(reports)
-	out.text = text
+	out.text, out.NotRun = text, notRun
 	return out, nil
 }
 

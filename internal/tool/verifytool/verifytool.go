@@ -127,17 +127,29 @@ func testOptions(c *tool.Call, files []string, seconds int) *verify.Options {
 	return o
 }
 
-// forEachProject runs a function for every project and joins the texts. It returns an error
-// only if all projects failed.
-func forEachProject[T any](list []profile.Project, run func(profile.Project) (T, error), text func(T) string) ([]T, string, error) {
-	var out []T
+// forEachProject runs a function for every project, with the time that is left of a limit in
+// seconds, and joins the texts. notRun are the directories of the projects for which none is left.
+// It returns an error only if all projects failed.
+func forEachProject[T any](
+	list []profile.Project, seconds int, run func(profile.Project, time.Duration) (T, error), text func(T) string,
+) (out []T, notRun []string, joined string, err error) {
 	var b strings.Builder
 	var first error
-	for _, p := range list {
-		r, err := run(p)
+	left := time.Duration(seconds) * time.Second
+	deadline := time.Now().Add(left)
+	for i, p := range list {
 		if len(list) > 1 {
 			fmt.Fprintf(&b, "=== %s (%s) ===\n", p.Dir, p.Ecosystem)
 		}
+		if i > 0 {
+			left = time.Until(deadline).Round(leastTime)
+		}
+		if left < leastTime {
+			notRun = append(notRun, p.Dir)
+			fmt.Fprintf(&b, "not run: the %d s of the call were over; name fewer files or a language, or give a longer timeout\n", seconds)
+			continue
+		}
+		r, err := run(p, left)
 		if err != nil {
 			if first == nil {
 				first = err
@@ -149,10 +161,13 @@ func forEachProject[T any](list []profile.Project, run func(profile.Project) (T,
 		b.WriteString(text(r))
 	}
 	if len(out) == 0 {
-		return nil, "", first
+		return nil, nil, "", first
 	}
-	return out, b.String(), nil
+	return out, notRun, b.String(), nil
 }
+
+// leastTime is the least time that a project is given.
+const leastTime = 100 * time.Millisecond
 
 // runHistory has the last reports and coverage of a workspace.
 type runHistory struct {

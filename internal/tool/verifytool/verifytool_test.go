@@ -371,6 +371,20 @@ func TestTimeout(t *testing.T) {
 	has(t, got, "0 passed, ", "[cut short]\n   timed out after 1s", "timed out after 1s\nexit: 124\n")
 }
 
+// TestTimeoutOfSeveralProjects: the time limit is of the call, and what did not run is named.
+func TestTimeoutOfSeveralProjects(t *testing.T) {
+	testenv.NeedsProgram(t, "python3")
+	slow := "import time, unittest\n\n\nclass Slow(unittest.TestCase):\n    def test_slow(self):\n        time.sleep(60)\n"
+	files := map[string]string{}
+	for _, dir := range []string{"a", "b", "c"} {
+		files[dir+"/setup.py"], files[dir+"/test_slow.py"] = "", slow
+	}
+	for _, in := range []string{`{"timeout":1,"language":"all"}`, `{"timeout":1,"files":["a/test_slow.py","b/test_slow.py","c/test_slow.py"]}`} {
+		got := call(t, newEnv(t, files), "run_tests", in)
+		has(t, got, "=== a (python) ===", "timed out after 1s", "=== b (python) ===\nnot run: the 1 s of the call were over", "=== c (python) ===\nnot run: ")
+	}
+}
+
 func ExampleTools() {
 	for _, t := range verifytool.Tools() {
 		fmt.Println(t.Name, t.ReadOnly)
