@@ -141,6 +141,9 @@ func otherEdits(edits history.Edits, not history.Edit, redo bool) string {
 	}
 	list, err := edits.List()
 	list = slices.DeleteFunc(list, func(e history.Edit) bool { return e.ID == not.ID || len(movable(e)) == 0 })
+	if err == nil && len(list) == 0 && b.Len() == 0 && !redo {
+		return "\nno other edit is left to undo; snapshot_restore returns to a snapshot"
+	}
 	if err != nil || len(list) == 0 {
 		return b.String()
 	}

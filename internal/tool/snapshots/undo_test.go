@@ -539,4 +539,16 @@ func TestUndoNamesTheRest(t *testing.T) {
 	}
 	mustCall(t, env, "undo", args{"edit": id[:20]})
 	wantFiles(t, dir, map[string]string{"a.txt": "a\n"})
+	if _, err = call(t, env, "undo", args{}); !strings.Contains(fmt.Sprint(err), "\nno other edit is left to undo; snapshot_restore") {
+		t.Errorf("undo of a directory alone: %v", err)
+	}
+	mustCall(t, env, "apply_patch", args{"patch": "*** Begin Patch\n*** Update File: a.txt\n@@\n-a\n+b\n*** Add File: c.txt\n+c\n*** End Patch"})
+	if err := errors.Join(os.Remove(filepath.Join(dir, "a.txt")), os.Mkdir(filepath.Join(dir, "a.txt"), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err = call(t, env, "undo", args{}); !strings.Contains(fmt.Sprint(err), "\nfiles of this edit, for the argument paths:\na.txt\nc.txt\n") {
+		t.Errorf("undo of an edit of which a part can't be undone: %v", err)
+	}
+	mustCall(t, env, "undo", args{"paths": []string{"c.txt"}})
+	wantFiles(t, dir, map[string]string{})
 }
