@@ -59,7 +59,8 @@ func Undo(ctx context.Context, s *Store, id, dir string, opts *UndoOptions) (*Re
 			names = ": " + firstNames(d.paths())
 		}
 		if len(d.Changes) > 0 {
-			return nil, fmt.Errorf("snapshot: undo %s: %w: the applied files were changed since%s; undo would overwrite them", id, fault.Conflict, names)
+			const text = "snapshot: undo %s: %w: the applied files were changed since%s; undo would overwrite them"
+			return nil, fmt.Errorf(text, id, fault.Conflict, names)
 		}
 	}
 	if opts.DryRun {

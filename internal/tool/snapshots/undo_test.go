@@ -453,7 +453,8 @@ func TestUndoOfWhatIsUndone(t *testing.T) {
 		if instead != "" {
 			writeAll(t, dir, map[string]string{"d": instead})
 		}
-		if got := mustCall(t, env, "undo", args{}); !strings.Contains(got, "undone already: Write d/e.txt") || !strings.HasSuffix(got, "\nd/e.txt had that state already\n") {
+		got := mustCall(t, env, "undo", args{})
+		if !strings.Contains(got, "undone already: Write d/e.txt") || !strings.HasSuffix(got, "\nd/e.txt had that state already\n") {
 			t.Errorf("undo says %q", got)
 		}
 	}
@@ -542,11 +543,13 @@ func TestUndoNamesTheRest(t *testing.T) {
 	if _, err = call(t, env, "undo", args{}); !strings.Contains(fmt.Sprint(err), "\nno other edit is left to undo; snapshot_restore") {
 		t.Errorf("undo of a directory alone: %v", err)
 	}
-	mustCall(t, env, "apply_patch", args{"patch": "*** Begin Patch\n*** Update File: a.txt\n@@\n-a\n+b\n*** Add File: c.txt\n+c\n*** End Patch"})
+	patch := "*** Begin Patch\n*** Update File: a.txt\n@@\n-a\n+b\n*** Add File: c.txt\n+c\n*** End Patch"
+	mustCall(t, env, "apply_patch", args{"patch": patch})
 	if err := errors.Join(os.Remove(filepath.Join(dir, "a.txt")), os.Mkdir(filepath.Join(dir, "a.txt"), 0o755)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err = call(t, env, "undo", args{}); !strings.Contains(fmt.Sprint(err), "\nfiles of this edit, for the argument paths:\na.txt\nc.txt\n") {
+	_, err = call(t, env, "undo", args{})
+	if !strings.Contains(fmt.Sprint(err), "\nfiles of this edit, for the argument paths:\na.txt\nc.txt\n") {
 		t.Errorf("undo of an edit of which a part can't be undone: %v", err)
 	}
 	mustCall(t, env, "undo", args{"paths": []string{"c.txt"}})

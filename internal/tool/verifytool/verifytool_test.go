@@ -379,9 +379,13 @@ func TestTimeoutOfSeveralProjects(t *testing.T) {
 	for _, dir := range []string{"a", "b", "c"} {
 		files[dir+"/setup.py"], files[dir+"/test_slow.py"] = "", slow
 	}
-	for _, in := range []string{`{"timeout":1,"language":"all"}`, `{"timeout":1,"files":["a/test_slow.py","b/test_slow.py","c/test_slow.py"]}`} {
+	for _, in := range []string{
+		`{"timeout":1,"language":"all"}`,
+		`{"timeout":1,"files":["a/test_slow.py","b/test_slow.py","c/test_slow.py"]}`,
+	} {
 		got := call(t, newEnv(t, files), "run_tests", in)
-		has(t, got, "=== a (python) ===", "timed out after 1s", "=== b (python) ===\nnot run: the 1 s of the call were over", "=== c (python) ===\nnot run: ")
+		const notRun = " (python) ===\nnot run: the 1 s of the call were over"
+		has(t, got, "=== a (python) ===", "timed out after 1s", "=== b"+notRun, "=== c"+notRun)
 	}
 }
 
