@@ -39,7 +39,7 @@ func TestComplete(t *testing.T) {
 			symbol: "normalizeType", refs: []string{"lib/main.js", "lib/response.js", "lib/utils.js", "test/utils.js"}, also: []string{"History.md"},
 			renamed: map[string]string{
 				"lib/main.js":     "var normalizeType = require('./utils').renamed;\nexports.type = function () { return normalizeType('a'); };\n",
-				"lib/response.js": "const { renamed } = require('./utils');\nexports.send = () => renamed('b');\n",
+				"lib/response.js": "const { renamed: normalizeType } = require('./utils');\nexports.send = () => normalizeType('b');\n",
 				"test/utils.js":   "const utils = require('../lib/utils');\nutils.renamed('c');\n",
 			},
 		},

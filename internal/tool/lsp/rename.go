@@ -34,6 +34,9 @@ func (s *Set) Rename(ctx context.Context, name string, line, col int, newName st
 		if err != nil || len(edits) == 0 {
 			return err
 		}
+		if edits, err = c.keepShorthands(ctx, q, edits); err != nil {
+			return err
+		}
 		for uri, of := range edits {
 			for _, e := range of {
 				for line := e.Range.Start.Line; line <= e.Range.End.Line; line++ { // some servers replace all of the text
@@ -42,14 +45,19 @@ func (s *Set) Rename(ctx context.Context, name string, line, col int, newName st
 			}
 		}
 		var more wireLocations
-		if c.spec.renamesConfigured {
+		if c.spec.renamesConfigured || c.spec.leavesUses {
 			more, err = c.confirmMentions(ctx, q, known)
 		}
-		for _, m := range more {
-			edits[m.URI] = append(edits[m.URI], textEdit{m.Range, newName})
+		if c.spec.renamesConfigured {
+			for _, m := range more {
+				edits[m.URI] = append(edits[m.URI], textEdit{m.Range, newName})
+			}
 		}
 		if err == nil {
 			list, err = c.fileEdits(ctx, edits)
+		}
+		if err == nil && c.spec.leavesUses {
+			err = c.checkUses(ctx, q.search.name, list, more)
 		}
 		return err
 	}
@@ -64,6 +72,71 @@ func (s *Set) Rename(ctx context.Context, name string, line, col int, newName st
 		return nil, nil, s.noSymbol(q)
 	}
 	return list, q.search.left(list), nil
+}
+
+// checkUses shows a rename to the server, without writing it, and refuses it if uses that it
+// leaves then have definitions in other files: they keep the old name, which may be right, since
+// "exports.old = renamed" exports the old name, or break the program.
+func (c *client) checkUses(ctx context.Context, name string, list []FileEdit, uses wireLocations) error {
+	if len(uses) == 0 || slices.ContainsFunc(list, func(f FileEdit) bool { return !sameLines(f) }) {
+		return nil
+	}
+	before, err := c.definingFiles(ctx, uses)
+	if err != nil {
+		return err
+	}
+	c.docMu.Lock()
+	defer c.docMu.Unlock()
+	show := func(text func(FileEdit) []byte) (err error) {
+		for _, f := range list {
+			if doc := c.docs[f.Path]; doc != nil && err == nil {
+				changed := *doc
+				changed.text = text(f)
+				_, err = c.sendLocked(f.Path, doc, &changed)
+			}
+		}
+		return err
+	}
+	err = show(func(f FileEdit) []byte { return f.After })
+	var after []string
+	if err == nil {
+		after, err = c.definingFiles(ctx, uses)
+	}
+	if err := errors.Join(err, show(func(f FileEdit) []byte { return f.Before })); err != nil {
+		return err
+	}
+	var broken []string
+	for i, use := range uses {
+		if file, _ := nameOf(c.root, use.URI); before[i] != after[i] {
+			broken = append(broken, fmt.Sprintf("%s:%d", file, use.Range.Start.Line+1))
+		}
+	}
+	if len(broken) == 0 {
+		return nil
+	}
+	const text = "rename_symbol: the language server would leave %d use(s) of %s, which would then mean nothing: %s; nothing was written. " +
+		"Rename where it is declared, or edit the files"
+	return &Error{fmt.Sprintf(text, len(broken), name, firstFiles(broken)), fault.Unsupported}
+}
+
+// definingFiles returns the files with the definitions of each place.
+func (c *client) definingFiles(ctx context.Context, places wireLocations) ([]string, error) {
+	out := make([]string, len(places))
+	for i, w := range places {
+		name, _ := nameOf(c.root, w.URI)
+		defs, err := c.definitionsAt(ctx, name, w.Range.Start)
+		if err != nil {
+			return nil, err
+		}
+		var files []string
+		for d := range defs {
+			file, _, _ := strings.Cut(d, " ")
+			files = append(files, file)
+		}
+		slices.Sort(files)
+		out[i] = strings.Join(slices.Compact(files), " ")
+	}
+	return out, nil
 }
 
 // byURI returns the edits by file.

@@ -30,6 +30,9 @@ type server struct {
 	// definition of its uses does not tell.
 	renamesConfigured bool
 
+	// leavesUses is set if a rename may leave uses of the symbol, which then have no definition.
+	leavesUses bool
+
 	announces bool     // reports when it begins to load a project
 	projects  []string // or reports so if one of these files exists
 }
@@ -47,13 +50,13 @@ var servers = []server{
 		install:  "npm install -g pyright, or the package python3-pylsp",
 	},
 	{
-		name: "typescript", loadedOnly: true, commands: [][]string{{"typescript-language-server", "--stdio"}},
+		name: "typescript", loadedOnly: true, leavesUses: true, commands: [][]string{{"typescript-language-server", "--stdio"}},
 		options: map[string]any{
 			"disableAutomaticTypingAcquisition": true,
 			// The syntax server answers before the project is loaded, and incompletely.
 			"tsserver": map[string]any{"useSyntaxServer": "never"},
-			// Renaming an import renames the export.
-			"preferences": map[string]any{"providePrefixAndSuffixTextForRename": false},
+			// Renaming an import renames the export; see keepShorthands.
+			"preferences": map[string]any{aliasesPreference: false},
 		},
 		install: "npm install -g typescript typescript-language-server",
 	},
