@@ -6,14 +6,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"slices"
 	"strings"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/history"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/tool"
-	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -66,7 +64,7 @@ func (s snapshotOutput) missingText() string {
 func createTool() *tool.Tool {
 	return tool.New(tool.Spec{
 		Name: "snapshot_create", Family: tool.Snapshot, Needs: snapshotCaps, FanOut: true,
-		Description: "Take a snapshot of all files of the workspace under a name. An existing snapshot of that name is replaced; one that a fork started from is kept under its id.",
+		Description: "Take a snapshot of all files of the workspace under a name. The name means the newest snapshot that has it; older ones keep their ids.",
 	}, createSnapshot)
 }
 
@@ -82,26 +80,7 @@ func createSnapshot(ctx context.Context, c *tool.Call, in createInput) (createOu
 	if err != nil {
 		return createOutput{}, err
 	}
-	return createOutput{newSnapshotOutput(info)}, forgetOlder(ctx, c.Workspace, info)
-}
-
-// forgetOlder deletes older snapshots with the name of a new one. A snapshot that a fork
-// started from is kept, under its id, as long as the fork exists.
-func forgetOlder(ctx context.Context, ws *workspace.Workspace, fresh driver.SnapshotInfo) error {
-	list, err := ws.Snapshots(ctx, nil) // the newest first
-	if err != nil {
-		return err
-	}
-	at := slices.IndexFunc(list, func(s driver.SnapshotInfo) bool { return s.ID == fresh.ID })
-	for _, s := range list[at+1:] {
-		if s.Name != fresh.Name || at < 0 {
-			continue
-		}
-		if err := ws.DeleteSnapshot(ctx, s.ID, nil); err != nil && fault.Of(err) != fault.WrongState && fault.Of(err) != fault.NotFound {
-			return err
-		}
-	}
-	return nil
+	return createOutput{newSnapshotOutput(info)}, nil
 }
 
 type listSnapshotsInput struct {

@@ -319,10 +319,10 @@ func TestCheckpointOfEachCall(t *testing.T) {
 	contains(t, "file", a.ok("Bash", args{"command": "cat a.txt"}), "1\n2\n")
 }
 
-// TestReplaceUnderAFork gives the name of a snapshot that a fork started from to
-// another one: the fork is compared, merged and brought back as before, also after
+// TestSameName gives the name of a snapshot that a fork started from to other ones: all stay,
+// the name means the newest, and the fork is compared, merged and brought back as before, also after
 // what nobody needs is gone.
-func TestReplaceUnderAFork(t *testing.T) {
+func TestSameName(t *testing.T) {
 	needed := map[string]bool{}
 	store := snapshot.Open(snapshot.Dir(t.TempDir()), &snapshot.Options{Needed: func(_ context.Context, id string) (bool, error) { return needed[id], nil }})
 	p := &memory.Provider{Snapshots: store}
@@ -351,9 +351,10 @@ func TestReplaceUnderAFork(t *testing.T) {
 	if got, ok := a.try("snapshot_delete", in("base", args{"name": first})); ok || !strings.Contains(got, "started from it") {
 		t.Errorf("deleting what a fork started from: %s", got)
 	}
-	if list, err = store.List(t.Context()); err != nil || len(list) != 2 || list[1].ID != first {
-		t.Errorf("there are %v, %v, want the newest and what the fork started from", list, err)
+	if list, err = store.List(t.Context()); err != nil || len(list) != 3 || list[2].ID != first {
+		t.Errorf("there are %v, %v, want three", list, err)
 	}
+	contains(t, "the difference to the newest", a.ok("snapshot_diff", in("base", args{"name": "v"})), "no differences")
 	if _, err := store.GC(t.Context()); err != nil {
 		t.Fatal(err)
 	}
