@@ -299,16 +299,21 @@ func appendLines(dst []redaction, p []byte, one redaction) []redaction {
 	}
 }
 
-// findDecoded finds secrets by form in a text with control sequences.
+// findDecoded finds secrets by form in a text with control sequences, or with what tools write
+// before each line.
 func findDecoded(f Finder, p []byte) []Span {
-	if bytes.IndexByte(p, esc) < 0 {
-		return f.Find(p)
-	}
 	var d decoded
+	if bytes.IndexByte(p, esc) < 0 {
+		return slices.Concat(f.Find(p), findUnprefixed(f, p))
+	}
 	for i := 0; i < len(p); {
 		i, _ = d.read(p, i, escapes[0])
 	}
-	spans := f.Find(d.text)
+	return d.toOriginal(slices.Concat(f.Find(d.text), findUnprefixed(f, d.text)))
+}
+
+// toOriginal converts spans of the decoded text to spans of the original one.
+func (d *decoded) toOriginal(spans []Span) []Span {
 	for i, sp := range spans {
 		spans[i].Start, spans[i].End = d.start[sp.Start], d.end[sp.End-1]
 	}

@@ -168,6 +168,12 @@ var commonShapes = map[string]func(m maker) string{
 	"netrc lines": func(m maker) string {
 		return "machine api.test\n  login me\n  password «" + m.password() + "»\n"
 	},
+	"netrc lines, of Read": func(m maker) string {
+		return "     1\tmachine api.test\n     2\t  login me\n     3\t  password «" + m.password() + "»\n"
+	},
+	"netrc lines, of grep": func(m maker) string {
+		return "my_.netrc-2-  login me\nmy_.netrc:3:  password «" + m.password() + "»\n"
+	},
 	"docker auth": func(m maker) string {
 		return `{"auths":{"r.test":{"auth":"«` + base64.StdEncoding.EncodeToString([]byte("user:"+m.password())) + `»"}}}`
 	},
@@ -177,6 +183,12 @@ var commonShapes = map[string]func(m maker) string{
 	},
 	"kubernetes secret": func(m maker) string {
 		return "apiVersion: v1\ndata:\n  user: «YWRtaW4t" + m.alnum(8) + "»\n  pw: «" + m.alnum(24) + "»\nkind: Secret\nmetadata:\n  name: db-credentials\n"
+	},
+	"kubernetes secret, of Read": func(m maker) string {
+		return "     1\tapiVersion: v1\n     2\tdata:\n     3\t  user: «YWRtaW4t" + m.alnum(8) + "»\n     4\t  pw: «" + m.alnum(24) + "»\n     5\tkind: Secret\n"
+	},
+	"kubernetes secret, of grep": func(m maker) string {
+		return "db_1.yaml-1-kind: Secret\ndb_1.yaml-2-data:\ndb_1.yaml:3:  user: «YWRtaW4t" + m.alnum(8) + "»\ndb_1.yaml-4-  pw: «" + m.alnum(24) + "»\n"
 	},
 	"password: yaml": func(m maker) string { return "  password: «" + m.password() + "»\n" },
 	"apiKey json":    func(m maker) string { return `{"apiKey": "«` + m.alnum(32) + `»"}` },
@@ -216,6 +228,14 @@ var commonShapes = map[string]func(m maker) string{
 	},
 	"pem": func(m maker) string {
 		return "-----BEGIN RSA PRIVATE " + "KEY-----\n«" + m.b64(64) + "»\n«" + m.b64(40) + "»\n-----END RSA PRIVATE " + "KEY-----\n"
+	},
+	"pem, of grep": func(m maker) string {
+		at := func(line, sep string) string { return "conf/tls key_(1)@a.pem" + sep + line + sep }
+		return at("1", ":") + "-----BEGIN RSA PRIVATE " + "KEY-----\n" + at("2", ":") + "«" + m.b64(64) + "»\n" +
+			at("3", "-") + "«" + m.b64(40) + "»\n" + at("4", "-") + "-----END RSA PRIVATE " + "KEY-----\n"
+	},
+	"pem, of grep without numbers": func(m maker) string {
+		return "id_rsa:-----BEGIN RSA PRIVATE " + "KEY-----\nid_rsa:«" + m.b64(64) + "»\nid_rsa-«" + m.b64(40) + "»\nid_rsa:-----END RSA PRIVATE " + "KEY-----\n"
 	},
 	"openssh": func(m maker) string {
 		return "-----BEGIN OPENSSH PRIVATE " + "KEY-----\n«" + m.b64(70) + "»\n-----END OPENSSH PRIVATE " + "KEY-----\n"
