@@ -65,6 +65,9 @@ func (m grepMatch) textSize() int {
 	return n
 }
 
+// shownBinary bounds the binary files that an answer without a match names.
+const shownBinary = 5
+
 type grepTally struct {
 	Path  string `json:"path"`
 	Count int    `json:"count"`
@@ -188,10 +191,16 @@ func newGrepOutput(in grepInput, res workspace.GrepResult, room int) grepOutput 
 			out.Truncated = ""
 		}
 	}
+	binary := 0
 	for _, s := range res.Skipped {
 		if s.Reason != driver.SkipBinary {
 			out.Skipped = append(out.Skipped, fmt.Sprintf("%s: %s", s.Path, s.Reason))
+		} else if binary++; total == 0 && binary <= shownBinary {
+			out.Skipped = append(out.Skipped, fmt.Sprintf("%s: binary or UTF-16", s.Path))
 		}
+	}
+	if total == 0 && binary > shownBinary {
+		out.Skipped = append(out.Skipped, fmt.Sprintf("%d more files: binary or UTF-16", binary-shownBinary))
 	}
 	return out
 }

@@ -74,6 +74,21 @@ func TestHugeArguments(t *testing.T) {
 	}
 }
 
+// TestGrepSaysWhatItDidNotSearch: without a match, a text in UTF-16 or with a zero byte is named.
+func TestGrepSaysWhatItDidNotSearch(t *testing.T) {
+	env := newEnv(t, tool.Config{Tools: tool.Coding(), Workspaces: newSet(t, "w")})
+	ok(t, env, "Bash", args(t, "command", `printf '\377\376h\0i\0' > wide.txt; for i in 1 2 3 4 5 6; do printf 'hi\0' > zero$i; done; echo other > text`))
+	for _, mode := range []string{"content", "files_with_matches", "count"} {
+		got := ok(t, env, "Grep", args(t, "pattern", "hi", "output_mode", mode))
+		if !strings.HasPrefix(got, "no match\nnot searched:\n  wide.txt: binary or UTF-16\n") || !strings.Contains(got, "\n  2 more files: binary or UTF-16\n") {
+			t.Errorf("%s: %s", mode, got)
+		}
+	}
+	if got := ok(t, env, "Grep", args(t, "pattern", "other")); got != "text:1:other\n" {
+		t.Errorf("with a match: %s", got)
+	}
+}
+
 func TestGrep(t *testing.T) {
 	env := coding(t, "w")
 	put(t, env, "w", "a.go", "package a\n\nfunc A() {\n}\n\nfunc B() {}\n")
@@ -92,7 +107,7 @@ func TestGrep(t *testing.T) {
 		`{"pattern":"func B","context":1}`:                               "a.go-5-\na.go:6:func B() {}\n",
 		`{"pattern":"func","type":"go","after":1}`:                       "a.go:3:func A() {\na.go-4-}\n--\na.go:6:func B() {}\n",
 		`{"pattern":"func A.*\\}\\n\\n","multiline":true,"glob":"*.go"}`: "",
-		`{"pattern":"zzz"}`:                                              "no match\n",
+		`{"pattern":"zzz"}`:                                              "no match\nnot searched:\n  bin: binary or UTF-16\n",
 		`{"pattern":"a","output_mode":"x"}`:                              "unknown output_mode: x (valid: content, files_with_matches, count)",
 		`{"pattern":"a","path":"none"}`:                                  "stat none: no such file or directory",
 	} {
