@@ -1,6 +1,7 @@
 package secret
 
 import (
+	"bytes"
 	"io"
 	"slices"
 )
@@ -114,6 +115,29 @@ func (st *stream) searchWhole(p []byte) {
 	}
 	f.searchShort()
 	st.spans = slices.Concat(st.spans, f.spans, st.searchEscaped(p))
+}
+
+// minLearned is the length of the shortest text that Learn returns: a shorter one may be in other
+// places by chance.
+const minLearned = 8
+
+// Learn returns the secrets that the finders find in p, so that they are also found where what is
+// around them differs. Each line of a secret is a value.
+func (s *Scrubber) Learn(p []byte) []Value {
+	if s == nil {
+		return nil
+	}
+	var out []Value
+	for _, f := range s.finders {
+		for _, sp := range findDecoded(f, p) {
+			for line := range bytes.Lines(p[sp.Start:sp.End]) {
+				if line = bytes.TrimSpace(line); len(line) >= minLearned {
+					out = append(out, NewValue(sp.Name, string(line)))
+				}
+			}
+		}
+	}
+	return out
 }
 
 // Undecided returns how many bytes at the end of p may be the beginning of a secret whose rest

@@ -37,6 +37,7 @@ type Call struct {
 	reportedMu sync.Mutex
 	reported   Progress // guarded by reportedMu; the last one
 	scrub      *secret.Scrubber
+	learned    []secret.Value // see LearnSecrets
 }
 
 // ForkOf returns the id of the workspace to which the client is bound, or "": forks that

@@ -429,7 +429,7 @@ func (e *Env) finishCall(t *Tool, c *Call, a answer, note string, err error) (Re
 	if t.Unscrubbed {
 		scrub = nil
 	}
-	res, err := a.toResult(scrub)
+	res, err := a.toResult(scrub, c.learned)
 	if err != nil {
 		return Result{}, fmt.Errorf("tool: encode the answer: %w: %w", fault.Internal, err)
 	}

@@ -258,6 +258,24 @@ func TestSecretsAtTheEdgeOfAPart(t *testing.T) {
 	}
 }
 
+// TestSecretsOfSeveralLines: neither the text of an answer of Grep nor its data has a line of a
+// private key, whatever the path is.
+func TestSecretsOfSeveralLines(t *testing.T) {
+	env := newEnv(t, tool.Config{Tools: tool.Coding(), Workspaces: newSet(t, "w"), Finders: []secret.Finder{secret.Known()}})
+	const body = "q7RkZ2mXv9TbW4nLcJ8sHdPyG3fUeKaVxQ0iB6oM5tYzR1wS"
+	key := "-----BEGIN OPENSSH PRIVATE " + "KEY-----\n" + body + "\n" + body[:30] + "\n-----END OPENSSH PRIVATE " + "KEY-----\n"
+	ok(t, env, "Bash", args(t, "command", "mkdir keys_; printf -- '"+strings.ReplaceAll(key, "\n", "\\n")+"' | tee id_rsa > keys_/tls-2_key.pem"))
+	for _, context := range []int{0, 2} {
+		res, err := env.Run(t.Context(), tool.Request{Tool: "Grep", Args: json.RawMessage(args(t, "pattern", ".", "context", context))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(res.Text, "id_rsa:2:[REDACTED:") || strings.Contains(res.Text+string(res.Structured), body[8:24]) {
+			t.Errorf("the answer is\n%s\n%s", res.Text, res.Structured)
+		}
+	}
+}
+
 // TestSecretsInTwoAnswers: a secret of which a command prints one half before an answer and the
 // other half after it is in neither.
 func TestSecretsInTwoAnswers(t *testing.T) {

@@ -62,15 +62,28 @@ func (s *scrubbers) remove(workspace string) {
 	delete(s.cached, workspace)
 }
 
+// LearnSecrets removes the secrets that a text has by form, such as a file from which an answer has
+// parts, from the answer.
+func (c *Call) LearnSecrets(data []byte) { c.learned = append(c.learned, c.scrub.Learn(data)...) }
+
 // toResult returns the scrubbed text and data of an answer. Strings within the data are
-// scrubbed one by one, so that it stays valid JSON.
-func (a answer) toResult(scrub *secret.Scrubber) (Result, error) {
+// scrubbed one by one, so that it stays valid JSON; what is found in the text is removed from them,
+// too, since they may lack what is around it.
+func (a answer) toResult(scrub *secret.Scrubber, learned []secret.Value) (Result, error) {
 	text := scrub.String(a.text)
+	if text != a.text {
+		learned = slices.Concat(learned, scrub.Learn([]byte(a.text)))
+	}
+	var known *secret.Scrubber
+	if len(learned) > 0 && scrub != nil {
+		known = secret.NewScrubber(learned, nil)
+		text = known.String(text)
+	}
 	clean := func(s string) string {
 		if s == a.text { // often the largest string
 			return text
 		}
-		return scrub.String(s)
+		return known.String(scrub.String(s))
 	}
 	data, content := a.structured, ""
 	d, apart := a.value.(contentSplitter)

@@ -42,3 +42,11 @@ func (s *Set) hover(ctx context.Context, at position) (tool.Message, error) {
 	}
 	return tool.Message{Message: text}, err
 }
+
+// learnSecrets lets the call hide the secrets of the file that a position is in: an answer has
+// values of it without what is around them.
+func (s *Set) learnSecrets(ctx context.Context, c *tool.Call, at position) {
+	if text, err := readText(ctx, s.ws, at.FilePath); err == nil { // the question reports what is wrong
+		c.LearnSecrets(text)
+	}
+}

@@ -68,6 +68,7 @@ func renameSymbol(ctx context.Context, c *tool.Call, in renameInput) (renameOutp
 		room = shownAppliedDiff
 	}
 	for _, f := range list {
+		c.LearnSecrets(f.Before)
 		diff := textdiff.Unified(f.Path, f.Before, f.After, 0)
 		if room -= len(diff); room < 0 {
 			diff = ""

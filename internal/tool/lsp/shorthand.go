@@ -48,7 +48,8 @@ func (c *client) keepShorthands(ctx context.Context, q *symbolQuestion, edits ma
 	defer c.docMu.Unlock()
 	uri := uriOf(c.root, q.name)
 	prefer := func(ctx context.Context, aliases bool) error {
-		args := []any{"configure", map[string]any{"file": uri, "formatOptions": struct{}{}, "preferences": map[string]any{aliasesPreference: aliases}}}
+		preferences := map[string]any{aliasesPreference: aliases}
+		args := []any{"configure", map[string]any{"file": uri, "formatOptions": struct{}{}, "preferences": preferences}}
 		return c.call(ctx, "workspace/executeCommand", map[string]any{"command": "typescript.tsserverRequest", "arguments": args}, nil)
 	}
 	if err := prefer(ctx, true); err != nil {

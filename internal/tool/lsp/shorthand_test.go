@@ -26,14 +26,17 @@ func TestRenameKeepsPrograms(t *testing.T) {
 		text      string // of m.js or m.ts
 		want      string // of the file after the rename; "" if it is refused
 	}{
-		{"shorthand", "m.js", 1, "function foo() { return 1 }\nmodule.exports = { foo };\n", "function renamed() { return 1 }\nmodule.exports = { foo: renamed };\n"},
+		{"shorthand", "m.js", 1, "function foo() { return 1 }\nmodule.exports = { foo };\n",
+			"function renamed() { return 1 }\nmodule.exports = { foo: renamed };\n"},
 		{"property", "m.js", 1, "module.exports = { foo: () => 1 };\n", "module.exports = { renamed: () => 1 };\n"},
 		{"local", "m.js", 1, "function foo() { return 1 }\nexports.foo = foo;\n", "function renamed() { return 1 }\nexports.foo = renamed;\n"},
 		{"exports", "m.js", 2, "function foo() { return 1 }\nexports.foo = foo;\n", ""},
-		{"use", "u.js", 2, "function foo() { return 1 }\nmodule.exports = { foo };\n", "const { foo: renamed } = require('./m');\nconsole.log(renamed());\n"},
+		{"use", "u.js", 2, "function foo() { return 1 }\nmodule.exports = { foo };\n",
+			"const { foo: renamed } = require('./m');\nconsole.log(renamed());\n"},
 		{"pattern", "m.js", 1, "const { foo } = JSON.parse('{\"foo\": 1}');\nexports.foo = () => foo;\n",
 			"const { foo: renamed } = JSON.parse('{\"foo\": 1}');\nexports.foo = () => renamed;\n"},
-		{"types", "m.ts", 1, "export function send(foo: string) {\n  return { foo };\n}\n", "export function send(renamed: string) {\n  return { foo: renamed };\n}\n"},
+		{"types", "m.ts", 1, "export function send(foo: string) {\n  return { foo };\n}\n",
+			"export function send(renamed: string) {\n  return { foo: renamed };\n}\n"},
 	}
 	files := map[string]string{}
 	for _, tt := range tests {
@@ -80,9 +83,11 @@ func TestRenameKeepsPrograms(t *testing.T) {
 
 func TestMayBeShorthand(t *testing.T) {
 	tests := map[string]bool{
-		"x = { NAME }": true, "f({ a: g(1, 2), NAME, b })": true, "const { NAME = 1 } = o": true, "x = {\n\ta, // first\n\tNAME,\n}": true, "({ a, /* b */ NAME })": true,
-		"f(a, NAME, b)": false, "x = { NAME: 1 }": false, "x = { a: NAME }": false, "import {\n\ta,\n\tNAME,\n} from 'm'": false, "export { NAME }": false,
-		"import type { NAME } from 'm'": false, "`${NAME}`": false, "[NAME, a]": false, "export const o = { NAME }": true, "NAME": false,
+		"x = { NAME }": true, "f({ a: g(1, 2), NAME, b })": true, "const { NAME = 1 } = o": true,
+		"x = {\n\ta, // first\n\tNAME,\n}": true, "({ a, /* b */ NAME })": true, "f(a, NAME, b)": false,
+		"x = { NAME: 1 }": false, "x = { a: NAME }": false, "import {\n\ta,\n\tNAME,\n} from 'm'": false,
+		"export { NAME }": false, "import type { NAME } from 'm'": false, "`${NAME}`": false,
+		"[NAME, a]": false, "export const o = { NAME }": true, "NAME": false,
 	}
 	for text, want := range tests {
 		if got := mayBeShorthand([]byte(text), strings.Index(text, "NAME"), len("NAME")); got != want {

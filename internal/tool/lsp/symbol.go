@@ -55,6 +55,7 @@ func askSymbol(ctx context.Context, c *tool.Call, in symbolInput) (symbolOutput,
 		if err != nil {
 			return symbolOutput{}, err
 		}
+		s.learnSecrets(ctx, c, at)
 		return s.answer(ctx, in.Ask, at)
 	case askSearch:
 		query := projectInput{Query: in.Query, FilePath: in.FilePath}

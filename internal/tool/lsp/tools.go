@@ -55,6 +55,7 @@ func newPositionTool[O any](name, description string, f func(s *Set, ctx context
 		if err != nil {
 			return nothing, err
 		}
+		s.learnSecrets(ctx, c, at)
 		return f(s, ctx, at)
 	})
 }

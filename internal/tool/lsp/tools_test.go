@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/croft-run/croft/secret"
 	"github.com/croft-run/croft/tool"
 )
 
@@ -18,7 +19,7 @@ func TestTools(t *testing.T) {
 	if err := set.Add("main", ws); err != nil {
 		t.Fatal(err)
 	}
-	env, err := tool.NewEnv(tool.Config{Tools: append(tool.Coding(), Tools()...), Workspaces: set, Effects: []tool.Effect{Effect}})
+	env, err := tool.NewEnv(tool.Config{Tools: append(tool.Coding(), Tools()...), Workspaces: set, Effects: []tool.Effect{Effect}, Finders: []secret.Finder{secret.Known()}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,6 +80,19 @@ func TestTools(t *testing.T) {
 		}
 		if !strings.HasPrefix(got, s.want) {
 			t.Errorf("%s(%s) = %q, want it to begin with %q", s.tool, data, got, s.want)
+		}
+	}
+	// A value that only another line of the file shows to be a secret.
+	const hidden = "zq9-4Kw7pLm2xTb"
+	write(t, dir, "util/key.go", "package util\n\nconst Greeting = \""+hidden+"\"\n\nvar _ = map[string]string{\"password\": \""+hidden+"\"}\n")
+	for _, name := range []string{"Read", "hover", "rename_symbol"} {
+		args := `{"file_path": "util/key.go"}`
+		if name != "Read" {
+			args = `{"file_path": "util/key.go", "name": "Greeting"` + map[string]string{"hover": `}`, "rename_symbol": `, "new_name": "Hello"}`}[name]
+		}
+		res, err := env.Run(t.Context(), tool.Request{Tool: name, Args: json.RawMessage(args)})
+		if err != nil || strings.Contains(res.Text+string(res.Structured), hidden) || !strings.Contains(res.Text, "[REDACTED:") {
+			t.Errorf("%s: %s, %s, %v", name, res.Text, res.Structured, err)
 		}
 	}
 	// A module that can't be downloaded.
