@@ -96,7 +96,7 @@ func byteOffset(text []byte, p wirePosition) (int, error) {
 }
 
 // applyEdits applies the edits of a server to a text. All positions refer to the text
-// before; insertions at one position keep their order.
+// before; a replacement that is there twice is made once; insertions at one position keep their order.
 func applyEdits(text []byte, edits []textEdit) ([]byte, error) {
 	type splice struct {
 		start, end, order int
@@ -128,7 +128,10 @@ func applyEdits(text []byte, edits []textEdit) ([]byte, error) {
 	})
 	var out []byte
 	last := 0
-	for _, s := range list {
+	for i, s := range list {
+		if before := list[max(0, i-1)]; i > 0 && s.end > s.start && s.start == before.start && s.end == before.end && s.text == before.text {
+			continue // the TypeScript server lists some places twice
+		}
 		if s.start < last {
 			return nil, fmt.Errorf("edits that overlap: %w", fault.InvalidArgument)
 		}

@@ -115,7 +115,7 @@ func (c *client) checkUses(ctx context.Context, name string, list []FileEdit, us
 		return nil
 	}
 	const text = "rename_symbol: the language server would leave %d use(s) of %s, which would then mean nothing: %s; nothing was written. " +
-		"Rename where it is declared, or edit the files"
+		"Rename with Edit instead"
 	return &Error{fmt.Sprintf(text, len(broken), name, firstFiles(broken)), fault.Unsupported}
 }
 

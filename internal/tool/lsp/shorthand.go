@@ -13,8 +13,8 @@ import (
 const aliasesPreference = "providePrefixAndSuffixTextForRename"
 
 // keepShorthands asks for a rename in JavaScript or TypeScript again, with aliasesPreference, if it
-// may change a shorthand property: {name} would become {newName}, which is another property. An
-// import then becomes {newName as name}, so renames without shorthands are not asked for so.
+// may change a shorthand property: {name} would become {newName}, which is another property. A
+// pattern or an export then becomes {newName as name}, so renames without shorthands are not asked for so.
 func (c *client) keepShorthands(ctx context.Context, q *symbolQuestion, edits map[string][]textEdit) (map[string][]textEdit, error) {
 	if !c.spec.leavesUses {
 		return edits, nil

@@ -36,7 +36,9 @@ func TestPositions(t *testing.T) {
 func TestApplyEdits(t *testing.T) {
 	text := []byte("a😀b\nc")
 	at := func(l, c, l2, c2 int) wireRange { return wireRange{wirePosition{l, c}, wirePosition{l2, c2}} }
-	got, err := applyEdits(text, []textEdit{{at(0, 3, 0, 4), "B"}, {at(1, 1, 1, 1), "!"}, {at(0, 0, 0, 0), "1"}, {at(0, 0, 0, 0), "2"}, {at(2, 0, 2, 0), "\nend"}})
+	got, err := applyEdits(text, []textEdit{
+		{at(0, 3, 0, 4), "B"}, {at(0, 3, 0, 4), "B"}, {at(1, 1, 1, 1), "!"}, {at(0, 0, 0, 0), "1"}, {at(0, 0, 0, 0), "2"}, {at(2, 0, 2, 0), "\nend"},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
