@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -17,8 +18,27 @@ import (
 )
 
 // addGit adds the mount of an entry named .git: of its private copy, unless the workload
-// shares the host's.
+// shares the host's. One that can't be read is covered as a whole, so that a workload that
+// makes such a one prevents nothing. While the guest runs, that is so for every failure.
 func (p *autorunProtection) addGit(e gitEntry) error {
+	err := p.addReadableGit(e)
+	switch {
+	case err == nil, errors.Is(err, os.ErrNotExist), !p.late && !errors.Is(err, os.ErrPermission):
+		return err
+	case !e.mode.IsDir():
+		p.addReadOnly(e.name)
+		return nil
+	}
+	return p.cover(e.name)
+}
+
+// cover hides a directory that can't be read, and lists it as such.
+func (p *autorunProtection) cover(name string) error {
+	p.scan.unreadable = append(p.scan.unreadable, name)
+	return p.hide(name)
+}
+
+func (p *autorunProtection) addReadableGit(e gitEntry) error {
 	switch {
 	case slices.Contains(p.scan.unreadable, e.name):
 		return nil
@@ -93,7 +113,8 @@ func (p *autorunProtection) addGitFile(name string) error {
 // addSeparateGit hides a Git directory that a .git file names and that is not in another
 // one.
 func (p *autorunProtection) addSeparateGit(name string) error {
-	if p.spec.gitShared || isInGit(name) || !slices.Contains(p.scan.repos, name) {
+	isRepo := slices.Contains(p.scan.repos, name) || p.late && isGit(filepath.Join(p.real, name), true)
+	if p.spec.gitShared || isInGit(name) || !isRepo {
 		return nil
 	}
 	p.scan.repos = slices.DeleteFunc(p.scan.repos, func(repo string) bool { return repo == name })

@@ -55,6 +55,8 @@ type gitWatch struct {
 	mu     sync.Mutex
 	file   *os.File // inotify; nil if not all directories can be watched: then each look walks
 	dirs   map[int32]lateGit
+	blind  map[lateGit]bool // directories that this user may not read
+	bare   map[lateGit]bool // directories with a HEAD: Git may take them for a repository
 	found  map[lateGit]bool // whether it was seen to be the host's: the workload can't claim it later
 	count  int              // how often an entry appeared
 	walked bool
@@ -99,7 +101,10 @@ func newGitWatch(tops []shownDir) *gitWatch {
 	if len(tops) == 0 {
 		return nil
 	}
-	w := &gitWatch{tops: tops, dirs: map[int32]lateGit{}, found: map[lateGit]bool{}, appeared: make(chan struct{}, 1), done: make(chan struct{})}
+	w := &gitWatch{
+		tops: tops, dirs: map[int32]lateGit{}, blind: map[lateGit]bool{}, bare: map[lateGit]bool{}, found: map[lateGit]bool{},
+		appeared: make(chan struct{}, 1), done: make(chan struct{}),
+	}
 	if fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK); err == nil {
 		w.file = os.NewFile(uintptr(fd), "inotify")
 	}
@@ -157,6 +162,10 @@ func (w *gitWatch) look() []lateGit {
 	if !w.walked || !w.update() {
 		w.walkAll()
 	}
+	for e := range maps.Clone(w.blind) { // it may be readable now
+		delete(w.blind, e)
+		w.walkBelow(e, new(int))
+	}
 	return slices.SortedFunc(maps.Keys(w.found), func(a, b lateGit) int {
 		return cmp.Or(cmp.Compare(strings.Count(a.rel, "/"), strings.Count(b.rel, "/")), cmp.Compare(a.rel, b.rel), cmp.Compare(a.top, b.top))
 	})
@@ -197,6 +206,14 @@ func (w *gitWatch) isHosts(e lateGit) bool {
 	return w.found[e]
 }
 
+// isBlind reports whether there are directories that this user may not read: nothing tells
+// when that changes.
+func (w *gitWatch) isBlind() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.file != nil && len(w.blind) > 0
+}
+
 // setHosts records that an entry is the host's.
 func (w *gitWatch) setHosts(e lateGit) {
 	w.mu.Lock()
@@ -209,6 +226,7 @@ func (w *gitWatch) setHosts(e lateGit) {
 // walkAll finds the entries in all directories, and watches these. w is locked.
 func (w *gitWatch) walkAll() {
 	w.walked = true
+	clear(w.blind)
 	known := maps.Clone(w.found)
 	defer func() {
 		for e := range w.found {
@@ -233,6 +251,8 @@ func (w *gitWatch) walkBelow(e lateGit, seen *int) {
 	})
 	if err == nil {
 		w.walk(fd, e, strings.Count(e.rel, "/"), seen)
+	} else if errors.Is(err, os.ErrPermission) {
+		w.blind[e] = true
 	}
 }
 
@@ -247,11 +267,16 @@ func (w *gitWatch) walk(fd int, at lateGit, depth int, seen *int) {
 	}
 	for _, e := range entries {
 		to := lateGit{at.top, path.Join(at.rel, e.Name())}
-		if e.Name() == ".git" {
+		switch sub, err := -1, error(nil); {
+		case e.Name() == ".git":
 			w.add(to)
-		} else if e.IsDir() {
-			if sub, err := openDirAt(fd, e.Name()); err == nil {
+		case e.Name() == "HEAD":
+			w.bare[at] = true
+		case e.IsDir():
+			if sub, err = openDirAt(fd, e.Name()); err == nil {
 				w.walk(sub, to, depth+1, seen)
+			} else if errors.Is(err, os.ErrPermission) {
+				w.blind[to] = true
 			}
 		}
 	}
@@ -317,6 +342,8 @@ func (w *gitWatch) handle(wd int32, mask uint32, name string) {
 	case !known:
 	case name == ".git":
 		w.add(to)
+	case name == "HEAD":
+		w.bare[at] = true
 	case mask&unix.IN_ISDIR != 0:
 		w.walkBelow(to, new(int))
 	}
@@ -334,6 +361,8 @@ func (g *guestConn) openRepos() (open []lateGit, pending bool) {
 		switch {
 		case errors.Is(err, os.ErrNotExist):
 			g.gits.forget(e)
+		case errors.Is(err, os.ErrPermission):
+			pending = true // the workload can't reach it either, until it changes the mode of a directory above
 		case err != nil, !info.IsDir() && !info.Mode().IsRegular(): // a symlink is reported
 		case g.isCovered(host, inside, info.IsDir()):
 			if g.spec.level.mountsLate() && g.isPartial(host) {
@@ -349,7 +378,41 @@ func (g *guestConn) openRepos() (open []lateGit, pending bool) {
 			open = append(open, e)
 		}
 	}
-	return open, pending
+	return open, pending || g.gits.isBlind()
+}
+
+// openOthers lists further directories that no mount covers: repositories of the host that
+// are not named .git, and directories that this user may not read, in which a repository of
+// the host may appear unseen.
+func (g *guestConn) openOthers() []lateGit {
+	if g.gits == nil || g.rootfs == nil {
+		return nil
+	}
+	g.gits.look()
+	g.gits.mu.Lock()
+	list := slices.Collect(maps.Keys(g.gits.blind))
+	for e := range g.gits.bare {
+		at := g.gits.host(e)
+		if e.rel != "" && !g.gits.isInBare(e) && (isGit(at, true) || exists(filepath.Join(at, "HEAD")) && exists(filepath.Join(at, "commondir"))) && !isOwnGit(at, true) {
+			list = append(list, e)
+		}
+	}
+	g.gits.mu.Unlock()
+	return slices.DeleteFunc(list, func(e lateGit) bool {
+		mounted, err := g.isMount(g.gits.inside(e))
+		return err != nil || mounted
+	})
+}
+
+// isInBare reports whether a directory lies in one that may be a repository, as a worktree
+// or a submodule has its own there. w is locked.
+func (w *gitWatch) isInBare(e lateGit) bool {
+	for at := path.Dir(e.rel); at != "."; at = path.Dir(at) {
+		if w.bare[lateGit{e.top, at}] {
+			return true
+		}
+	}
+	return false
 }
 
 // exists reports whether there is an entry, also a symlink that leads nowhere.
@@ -393,8 +456,15 @@ func isWholeGit(host string) bool {
 // isCovered reports whether mounts protect a .git.
 func (g *guestConn) isCovered(host, inside string, dir bool) bool {
 	names := []string{""}
-	if dir && g.spec.gitShared {
+	switch {
+	case dir && g.spec.gitShared:
 		names = sharedRunFiles(host, "", 0)
+	case !dir && !g.spec.gitShared:
+		content := strings.TrimSpace(strings.TrimPrefix(string(readConfig(host)), "gitdir:"))
+		to := configPath(filepath.Dir(host), content)
+		if rel, err := filepath.Rel(filepath.Dir(host), to); err == nil && !isInGit(rel) && isGit(to, true) && !isOwnGit(to, true) {
+			names = append(names, path.Join("..", rel)) // of git clone --separate-git-dir
+		}
 	}
 	for _, name := range names {
 		if mounted, err := g.isMount(filepath.Join(inside, name)); err == nil && !mounted {
@@ -474,10 +544,13 @@ func (g *guestConn) setPartial(copies []gitCopy) {
 }
 
 // protectRepos protects repositories that no mount covers. It returns those that are left,
-// because the guest can't mount.
-func (h *handle) protectRepos(ctx context.Context, g *guestConn) ([]string, error) {
-	open, _ := g.openRepos()
-	if len(open) == 0 {
+// because the guest can't mount. With others it protects those of openOthers, too.
+func (h *handle) protectRepos(ctx context.Context, g *guestConn, others bool) ([]string, error) {
+	tried, _ := g.openRepos()
+	if others {
+		tried = append(tried, g.openOthers()...)
+	}
+	if len(tried) == 0 {
 		return nil, nil
 	}
 	lock, err := supervise.Lock(ctx, h.att.Dir.Path)
@@ -485,21 +558,24 @@ func (h *handle) protectRepos(ctx context.Context, g *guestConn) ([]string, erro
 		return nil, fmt.Errorf("sandbox: lock the guest: %w", err)
 	}
 	defer lock.Close() //nolint:errcheck // the lock ends with the descriptor
-	mounts, err := h.lateMounts(ctx, g, open)
-	if err != nil {
-		return nil, fmt.Errorf("sandbox: protect repositories: %w", err)
-	}
+	mounts, err := h.lateMounts(ctx, g, tried)
 	mounts = slices.DeleteFunc(mounts, func(m guestproto.Mount) bool {
 		mounted, err := g.isMount(m.Target)
 		return err == nil && mounted && m.Kind == guestproto.MountSelf
 	})
 	g.Hold(ctx, mounts) //nolint:errcheck // the next line looks
-	open, _ = g.openRepos()
+	open, _ := g.openRepos()
+	if others {
+		open = append(open, g.openOthers()...)
+	}
 	var left []string
 	for _, e := range open {
 		left = append(left, g.gits.inside(e))
 	}
-	return left, nil
+	if err != nil {
+		err = fmt.Errorf("sandbox: protect repositories: %w: remove %s, or make it readable", err, g.gits.host(slices.Concat(open, tried)[0]))
+	}
+	return left, err
 }
 
 // lateMounts makes the private copies of repositories, and returns the mounts of these. It
@@ -510,6 +586,7 @@ func (h *handle) lateMounts(ctx context.Context, g *guestConn, open []lateGit) (
 		return nil, err
 	}
 	u := *g.spec
+	u.autorun = new(autorunState)
 	if u.git, err = gitCopiesSection.Get(m); err != nil {
 		return nil, err
 	}
@@ -536,6 +613,7 @@ func (h *handle) lateMounts(ctx context.Context, g *guestConn, open []lateGit) (
 		errs = append(errs, err)
 	}
 	g.setPartial(*u.git)
+	errs = append(errs, h.addFound(u.autorun))
 	return mounts, errors.Join(errs...)
 }
 
@@ -554,23 +632,30 @@ func (h *handle) lateMountsIn(u *launchSpec, top shownDir, names []string) ([]gu
 		return nil, err
 	}
 	defer p.root.Close() //nolint:errcheck // closing a directory can lose nothing
+	var errs []error
 	for _, name := range names {
-		info, err := p.root.Lstat(name)
+		info, err := os.Lstat(filepath.Join(d.real, name))
 		switch {
 		case err != nil: // gone
+		case info.IsDir() && !p.canRead(name):
+			err = p.cover(name)
+		case path.Base(name) != ".git":
+			p.addReadOnly(name) // as a whole: there are no placeholders now
 		case info.IsDir() && u.gitShared:
 			for _, file := range sharedRunFiles(filepath.Join(d.real, name), "", 0) {
 				p.addExisting(path.Join(name, file))
 			}
 		default:
-			if err := p.addGit(gitEntry{name, info.Mode().Type()}); err != nil && !errors.Is(err, os.ErrNotExist) {
-				return nil, err
-			}
+			err = p.addGit(gitEntry{name, info.Mode().Type()})
+		}
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			errs = append(errs, err)
 		}
 	}
-	if err := p.addLinked(); err != nil {
-		return nil, err
+	for _, name := range p.scan.unreadable {
+		u.autorun.Hidden = append(u.autorun.Hidden, filepath.Join(d.real, name))
 	}
+	errs = append(errs, p.addLinked())
 	// The directories above stay without a mount: a process whose working directory is
 	// one of these would not see later mounts in it. Inner mounts come first, for the same
 	// reason.
@@ -581,7 +666,16 @@ func (h *handle) lateMountsIn(u *launchSpec, top shownDir, names []string) ([]gu
 			mounts[i].Source = gitInside + rest
 		}
 	}
-	return mounts, nil
+	return mounts, errors.Join(errs...)
+}
+
+// canRead reports whether this user may list a directory.
+func (p *autorunProtection) canRead(name string) bool {
+	fd, err := p.openDir(name)
+	if err != nil {
+		return !errors.Is(err, os.ErrPermission)
+	}
+	return unix.Close(fd) == nil
 }
 
 // guardRepos protects repositories that appear while commands run, and reports them, until
@@ -590,7 +684,8 @@ func (h *handle) guardRepos(g *guestConn) {
 	const retries = 3
 	var again <-chan time.Time
 	var reported []lateGit
-	for wait, failed := time.Duration(0), 0; ; {
+	tries := map[string]int{} // of what can't be protected, by path and identity: one of these ends no protection of others
+	for wait := time.Duration(0); ; {
 		select {
 		case <-h.p.ctx.Done():
 			return
@@ -604,18 +699,21 @@ func (h *handle) guardRepos(g *guestConn) {
 			wait = min(2*wait, lateInterval)
 		}
 		open, pending := g.openRepos()
-		if again = nil; pending || len(open) > 0 && failed < retries && g.spec.level.mountsLate() {
+		before, due := tries, false
+		tries = map[string]int{}
+		for _, e := range open {
+			id := g.gits.identity(e)
+			tries[id] = before[id] + 1
+			due = due || tries[id] <= retries && g.spec.level.mountsLate()
+		}
+		if again = nil; pending || due {
 			again = time.After(wait)
 		}
 		if len(open) == 0 {
 			continue
 		}
-		if failed < retries && g.spec.level.mountsLate() {
-			left, err := h.protectFrozen(g)
-			if failed++; err == nil && len(left) == 0 {
-				failed = 0
-			}
-			if err != nil {
+		if due {
+			if _, err := h.protectFrozen(g); err != nil {
 				h.p.log.Warn("sandbox: repositories that appeared can't be protected while the workload runs", "workspace", h.id, "error", err)
 			}
 		}
@@ -626,6 +724,13 @@ func (h *handle) guardRepos(g *guestConn) {
 	}
 }
 
+// identity tells an entry from another one at the same path.
+func (w *gitWatch) identity(e lateGit) string {
+	var st unix.Statx_t
+	unix.Statx(unix.AT_FDCWD, w.host(e), unix.AT_SYMLINK_NOFOLLOW, unix.STATX_INO|unix.STATX_BTIME, &st) //nolint:errcheck // it may be gone
+	return w.inside(e) + "\x00" + directoryStamp(&st)
+}
+
 // protectFrozen is protectRepos while the workload is frozen, where it can be.
 func (h *handle) protectFrozen(g *guestConn) ([]string, error) {
 	ctx, cancel := context.WithTimeout(h.p.ctx, time.Minute)
@@ -633,7 +738,7 @@ func (h *handle) protectFrozen(g *guestConn) ([]string, error) {
 	if _, done, err := h.acquireFreeze(ctx); err == nil && done != nil {
 		defer done()
 	}
-	return h.protectRepos(ctx, g)
+	return h.protectRepos(ctx, g, false)
 }
 
 // reportNow scans, and keeps what was found for the next result. It does not put off the scan

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -238,4 +239,82 @@ func TestGitWatchWithoutInotify(t *testing.T) {
 	if got := names(); !strings.HasPrefix(got, ".git ") {
 		t.Errorf("by a walk: %q", got)
 	}
+}
+
+// TestGitAttackRepositoryThatCannotBeRead: a workload makes repositories that can't be copied,
+// and then plants in one that the host makes. Root reads those, so only an ordinary user meets them.
+func TestGitAttackRepositoryThatCannotBeRead(t *testing.T) {
+	if os.Geteuid() == 0 {
+		t.Skip("skipped: root reads every file; TestLateAttacksUnprivileged runs it")
+	}
+	fake := `mkdir -p $d/.git/objects $d/.git/refs/heads; echo x > $d/.git/HEAD; echo '[core]' > $d/.git/config; `
+	for name, hide := range map[string]string{"config": "chmod 000 $d/.git/config", "git": "chmod 311 $d/.git", "parent": "chmod 111 $d", "gone": "chmod 000 $d"} {
+		t.Run(name, func(t *testing.T) {
+			reportGitAttack(t, "git-repository-that-cannot-be-read-"+name, testenv.Prevented)
+			dir, from := t.TempDir(), t.TempDir()
+			repository(t, from)
+			repository(t, dir)
+			t.Cleanup(func() { exec.Command("chmod", "-R", "u+rwx", dir).Run() })
+			evil, mark := trap(t, dir)
+			_, ws, _ := inPlace(t, dir, "")
+			h := handleOf(t, ws)
+			s, err := ws.Shell.Start(t.Context(), driver.Command{Script: "evil=" + evil + "\nfor d in b1 b2 b3 b4; do " + fake + hide +
+				"; done\ntouch ready\nuntil [ -e go ]; do sleep 0.02; done\n" + plantLate + "touch planted; sleep 1000"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the repositories are made", func() bool { return exists(filepath.Join(dir, "ready")) })
+			if mountsLate() {
+				g, err := h.att.Guest(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				covered := func() bool { open, _ := g.openRepos(); return len(open) == 0 }
+				eventually(t, "what can't be read is covered", covered)
+				git(t, dir, "clone", "-q", from, "vend")
+				eventually(t, "the clone is protected", covered)
+				put(t, filepath.Join(dir, "go"), "")
+				eventually(t, "the command has planted", func() bool { return exists(filepath.Join(dir, "planted")) })
+				runsNothing(t, mark, dir, filepath.Join(dir, "vend"))
+			}
+			if err := s.Kill(t.Context(), 0); err != nil {
+				t.Fatal(err)
+			}
+			scanAgain(t, ws)
+			res := script(t, ws, "true")
+			if want := filepath.Join(dir, "b1"); !strings.Contains(strings.Join(res.AutorunWarnings, "\n"), want) {
+				t.Errorf("the warnings are %q, want one of %s", res.AutorunWarnings, want)
+			}
+			runsNothing(t, mark, dir)
+		})
+	}
+}
+
+// TestGitAttackUnseenRepository: the host makes repositories in a directory that it may not
+// list, and bare ones. The next command can't plant anything in them.
+func TestGitAttackUnseenRepository(t *testing.T) {
+	bothGits(t, func(t *testing.T, mode string) {
+		reportGitAttack(t, "git-unseen-repository-"+mode, testenv.Prevented)
+		dir, from := t.TempDir(), t.TempDir()
+		repository(t, from)
+		repository(t, dir)
+		evil, mark := trap(t, dir)
+		_, ws, _ := inPlace(t, dir, mode)
+		output(t, ws, "mkdir -m 311 lib")
+		t.Cleanup(func() { os.Chmod(filepath.Join(dir, "lib"), 0o755) }) //nolint:errcheck // it may be gone
+		git(t, dir, "clone", "-q", from, "lib/vend")
+		git(t, dir, "clone", "-q", "--bare", from, "bare.git")
+		git(t, dir, "clone", "-q", "--separate-git-dir="+filepath.Join(dir, "sep.git"), from, "wt")
+		script(t, ws, "evil="+evil+`; for d in lib/vend/.git bare.git sep.git; do
+for h in pre-commit post-index-change reference-transaction; do (mkdir -p $d/hooks; cp $evil $d/hooks/$h) 2>/dev/null; done
+(printf '[core]\n\tfsmonitor = %s\n' $evil >> $d/config) 2>/dev/null; mkdir fake; cp -r $d/* fake
+printf '[core]\n\tfsmonitor = %s\n' $evil >> fake/config
+case $d in lib/*) ;; *) (echo "$PWD/fake" > $d/commondir) 2>/dev/null;; esac; done; chmod 755 lib; true`)
+		os.Chmod(filepath.Join(dir, "lib"), 0o755) //nolint:errcheck // checked by git
+		runsNothing(t, mark, dir, filepath.Join(dir, "lib/vend"), filepath.Join(dir, "wt"))
+		git(t, filepath.Join(dir, "bare.git"), "update-ref", "refs/heads/other", "HEAD")
+		if exists(mark) {
+			t.Error("git ran what was planted in the bare repository")
+		}
+	})
 }

@@ -152,7 +152,7 @@ func (h *handle) restoreProtection(ctx context.Context, g *guestConn) (lost stri
 	if g.gits != nil {
 		g.seen.Store(int64(g.gits.appearances()))
 	}
-	left, err := h.protectRepos(ctx, g)
+	left, err := h.protectRepos(ctx, g, true)
 	if err != nil {
 		return "", err
 	}

@@ -106,15 +106,9 @@ func (h *handle) autorunChanges(must bool) (found, warnings []string) {
 		return h.autorun.takeQueued(), h.autorun.warnings
 	}
 	found = h.autorun.takeQueued()
-	w := h.autorun.found
+	w := h.foundAutorun()
 	if w == nil {
-		m, err := h.att.Dir.Read()
-		if err == nil {
-			w, err = autorunSection.Get(m)
-		}
-		if err != nil || w == nil {
-			return found, nil // no guest has started yet, or all directories are read-only
-		}
+		return found, nil // no guest has started yet, or all directories are read-only
 	}
 	most := maxReported
 	if must {
@@ -131,16 +125,63 @@ func (h *handle) autorunChanges(must bool) (found, warnings []string) {
 		}
 	}
 	h.autorun.behind = len(warnings) > 0 || h.autorun.running > 0
-	for i, name := range w.Hidden {
+	for i, name := range slices.DeleteFunc(slices.Clone(w.Hidden), func(name string) bool { return !exists(name) }) {
 		if i == maxFailures {
 			warnings = append(warnings, fmt.Sprintf("%d more directories can't be read, and are empty inside", len(w.Hidden)-i))
 			break
 		}
-		warnings = append(warnings, fmt.Sprintf("directory %s can't be read, and is empty inside", name))
+		warnings = append(warnings, fmt.Sprintf("directory %s can't be read or copied, and is empty inside", name))
 	}
 	h.autorun.warnings = warnings
 	h.autorun.next = time.Now().Add(scanPause * time.Since(start))
 	return found, warnings
+}
+
+// foundAutorun returns the autorun files that existed when the guest started, nil if that is
+// not known. h.autorun is locked.
+func (h *handle) foundAutorun() *autorunState {
+	if h.autorun.found != nil {
+		return h.autorun.found
+	}
+	m, err := h.att.Dir.Read()
+	if err != nil {
+		return nil
+	}
+	w, err := autorunSection.Get(m)
+	if err != nil {
+		return nil
+	}
+	return w
+}
+
+// addFound adds what was found after the guest had started: stamps of files that no scan
+// knows, and directories that are hidden now.
+func (h *handle) addFound(late *autorunState) error {
+	h.autorun.mu.Lock()
+	defer h.autorun.mu.Unlock()
+	w := h.foundAutorun()
+	if w == nil {
+		return nil
+	}
+	var fresh autorunState
+	for dir, stamps := range late.Dirs {
+		for name, stamp := range stamps {
+			if w.Dirs[dir] != nil && w.Dirs[dir][name] == "" {
+				w.Dirs[dir][name], fresh.Dirs = stamp, late.Dirs
+			}
+		}
+	}
+	for _, name := range late.Hidden {
+		if !slices.Contains(w.Hidden, name) {
+			fresh.Hidden, w.Hidden = append(fresh.Hidden, name), append(w.Hidden, name)
+		}
+	}
+	h.reportHidden(&fresh)
+	if fresh.Dirs == nil && fresh.Hidden == nil || h.autorun.found != nil {
+		return nil
+	}
+	_, err := h.att.Dir.Update(context.WithoutCancel(h.p.ctx), false, w.writeTo)
+	return err
 }
 
 // scanShown scans a directory of the user as it is shown.
@@ -163,6 +204,11 @@ func (h *handle) scanForChanges(w *autorunState, at string, most int) (found, wa
 	s, err := h.scanShown(w, at)
 	if err != nil {
 		s.failures = append(s.failures, err)
+	}
+	for _, name := range s.unreadable {
+		if name = filepath.Join(at, name); !slices.Contains(w.Hidden, name) && len(s.failures) < maxFailures {
+			s.failures = append(s.failures, fmt.Errorf("directory %s can't be read, and is not scanned for repositories and autorun files: %w", name, fault.PermissionDenied))
+		}
 	}
 	changed := s.changedSince(before)
 	for i, name := range changed {
@@ -216,7 +262,7 @@ func (h *handle) reportLeftovers() {
 // reportHidden emits events of directories that can't be read, and are empty inside.
 func (h *handle) reportHidden(w *autorunState) {
 	for _, name := range w.Hidden {
-		h.emitViolation(name, fmt.Errorf("sandbox: directory %s can't be read, and is empty inside: %w: it may contain a repository or autorun files", name, fault.PermissionDenied))
+		h.emitViolation(name, fmt.Errorf("sandbox: directory %s can't be read or copied, and is empty inside: %w: it may contain a repository or autorun files", name, fault.PermissionDenied))
 	}
 }
 

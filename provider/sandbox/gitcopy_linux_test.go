@@ -252,13 +252,22 @@ func TestPrivateGitWithoutCredentials(t *testing.T) {
 }
 
 // gitAttackTests are the attacks on repositories and autorun files of a directory in place.
-const gitAttackTests = "^TestGitAttack(HostRename|GitReplaced|NamesOfARepository|Mode|OtherNames|SymlinkReplaced|PlantedRepository|SameSizeAndTime|FailedScan|Leftovers|Flood|SymlinkInGit|SparseGit|LateRepository|RepositoryDuringACommand|ReplacedDuringACommand)$"
+const gitAttackTests = "^TestGitAttack(HostRename|GitReplaced|NamesOfARepository|Mode|OtherNames|SymlinkReplaced|PlantedRepository|SameSizeAndTime|FailedScan|Leftovers|Flood|SymlinkInGit|SparseGit)$"
+
+// lateAttackTests are those on repositories that the host makes while the guest runs.
+const lateAttackTests = "^TestGitAttack(LateRepository|RepositoryDuringACommand|ReplacedDuringACommand|RepositoryThatCannotBeRead|UnseenRepository)$"
 
 func TestGitAttacksUnprivileged(t *testing.T) { asNobody(t, gitAttackTests) }
 
 func TestGitAttacksGVisor(t *testing.T) { atLevel(t, driver.IsolationGVisor, gitAttackTests) }
 
 func TestGitAttacksBubblewrap(t *testing.T) { atLevel(t, driver.IsolationBubblewrap, gitAttackTests) }
+
+func TestLateAttacksUnprivileged(t *testing.T) { asNobody(t, lateAttackTests) }
+
+func TestLateAttacksGVisor(t *testing.T) { atLevel(t, driver.IsolationGVisor, lateAttackTests) }
+
+func TestLateAttacksBubblewrap(t *testing.T) { atLevel(t, driver.IsolationBubblewrap, lateAttackTests) }
 
 // TestGitAttacksRefused: levels that can't hide a repository refuse the directory.
 func TestGitAttacksRefused(t *testing.T) {
