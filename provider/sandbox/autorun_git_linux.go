@@ -15,6 +15,7 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/host/guestproto"
+	"github.com/croft-run/croft/internal/paths"
 )
 
 // addGit adds the mount of an entry named .git: of its private copy, unless the workload
@@ -132,7 +133,11 @@ func (p *autorunProtection) isHidden(name string) bool {
 			return true
 		}
 	}
-	return !p.spec.gitShared && isInGit(name)
+	if p.spec.gitShared {
+		return false
+	}
+	copied := func(c gitCopy) bool { return paths.Inside(c.Repos[0].Host, filepath.Join(p.real, name)) }
+	return isInGit(name) || p.late && p.spec.git != nil && slices.ContainsFunc(*p.spec.git, copied)
 }
 
 // addRepo adds the hooks and the configuration of a repository that is not copied.

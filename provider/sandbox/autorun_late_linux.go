@@ -20,6 +20,7 @@ import (
 	"github.com/croft-run/croft/internal/host/guest/supervise"
 	"github.com/croft-run/croft/internal/host/guestproto"
 	"github.com/croft-run/croft/internal/host/wsdir"
+	"github.com/croft-run/croft/internal/paths"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -503,26 +504,44 @@ func sharedRunFiles(host, sub string, depth int) []string {
 	return names
 }
 
-// isMount reports whether a path inside is a mount point, or a symlink. An error says that
-// nothing is there.
-func (g *guestConn) isMount(target string) (bool, error) {
+// openInside opens a path inside as it is shown there, to look at it.
+func (g *guestConn) openInside(target string) (fd int, err error) {
 	conn, err := g.rootfs.SyscallConn() // the connection may be closed meanwhile
 	if err != nil {
-		return false, err
+		return -1, err
 	}
-	var fd int
 	cerr := conn.Control(func(root uintptr) {
 		fd, err = unix.Openat2(int(root), strings.TrimPrefix(target, "/"), &unix.OpenHow{
 			Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
 		})
 	})
-	if err = errors.Join(cerr, err); err != nil {
+	return fd, errors.Join(cerr, err)
+}
+
+// isMount reports whether a path inside is a mount point, or a symlink. An error says that
+// nothing is there.
+func (g *guestConn) isMount(target string) (bool, error) {
+	fd, err := g.openInside(target)
+	if err != nil {
 		return false, err
 	}
 	defer unix.Close(fd) //nolint:errcheck // it was only looked at
 	var st unix.Statx_t
 	err = unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_TYPE, &st)
 	return st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0 || st.Mode&unix.S_IFMT == unix.S_IFLNK, err
+}
+
+// isReadOnly reports whether the directory inside in which a path would be made is in a
+// read-only mount.
+func (g *guestConn) isReadOnly(target string) bool {
+	for at := filepath.Dir(target); at != "/"; at = filepath.Dir(at) {
+		if fd, err := g.openInside(at); err == nil {
+			defer unix.Close(fd) //nolint:errcheck // it was only looked at
+			var st unix.Statfs_t
+			return unix.Fstatfs(fd, &st) == nil && st.Flags&unix.ST_RDONLY != 0
+		}
+	}
+	return false
 }
 
 func (g *guestConn) isPartial(host string) bool {
@@ -617,24 +636,32 @@ func (h *handle) lateMounts(ctx context.Context, g *guestConn, open []lateGit) (
 	return mounts, errors.Join(errs...)
 }
 
-// lateMountsIn is lateMounts for one directory of the user.
-func (h *handle) lateMountsIn(u *launchSpec, top shownDir, names []string) ([]guestproto.Mount, error) {
+// lateProtection returns an autorunProtection for a directory of the user, and how to end it.
+func (h *handle) lateProtection(u *launchSpec, top shownDir) (*autorunProtection, func(), error) {
 	d, err := h.p.openHostDir(top.inside)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	defer d.file.Close()
 	p := &autorunProtection{
 		launch: new(launch), spec: u, scan: &autorunScan{stamps: map[string]string{}, real: d.real}, self: d.procPath(), real: d.real,
 		inside: top.inside, mounts: map[string]guestproto.Mount{}, linked: map[inode]bool{}, late: true,
 	}
 	if p.root, err = os.OpenRoot(d.procPath()); err != nil {
+		return nil, nil, errors.Join(err, d.file.Close())
+	}
+	return p, func() { p.root.Close(); d.file.Close() }, nil
+}
+
+// lateMountsIn is lateMounts for one directory of the user.
+func (h *handle) lateMountsIn(u *launchSpec, top shownDir, names []string) ([]guestproto.Mount, error) {
+	p, end, err := h.lateProtection(u, top)
+	if err != nil {
 		return nil, err
 	}
-	defer p.root.Close() //nolint:errcheck // closing a directory can lose nothing
+	defer end()
 	var errs []error
 	for _, name := range names {
-		info, err := os.Lstat(filepath.Join(d.real, name))
+		info, err := os.Lstat(filepath.Join(p.real, name))
 		switch {
 		case err != nil: // gone
 		case info.IsDir() && !p.canRead(name):
@@ -642,7 +669,7 @@ func (h *handle) lateMountsIn(u *launchSpec, top shownDir, names []string) ([]gu
 		case path.Base(name) != ".git":
 			p.addReadOnly(name) // as a whole: there are no placeholders now
 		case info.IsDir() && u.gitShared:
-			for _, file := range sharedRunFiles(filepath.Join(d.real, name), "", 0) {
+			for _, file := range sharedRunFiles(filepath.Join(p.real, name), "", 0) {
 				p.addExisting(path.Join(name, file))
 			}
 		default:
@@ -653,7 +680,7 @@ func (h *handle) lateMountsIn(u *launchSpec, top shownDir, names []string) ([]gu
 		}
 	}
 	for _, name := range p.scan.unreadable {
-		u.autorun.Hidden = append(u.autorun.Hidden, filepath.Join(d.real, name))
+		u.autorun.Hidden = append(u.autorun.Hidden, filepath.Join(p.real, name))
 	}
 	errs = append(errs, p.addLinked())
 	// The directories above stay without a mount: a process whose working directory is
@@ -669,6 +696,101 @@ func (h *handle) lateMountsIn(u *launchSpec, top shownDir, names []string) ([]gu
 	return mounts, errors.Join(errs...)
 }
 
+// protectConfigured protects the files that Git on the host runs or includes by now, by the
+// configuration of the repositories in the directories and of the user: all of these may have
+// changed since the guest started. It returns one that is left, because the guest can't mount.
+// One that does not exist gets no placeholder any more: it is named by a warning, and compared
+// by the scans.
+func (h *handle) protectConfigured(ctx context.Context, g *guestConn) (left string, err error) {
+	if g.gits == nil || g.rootfs == nil {
+		return "", nil
+	}
+	m, err := h.att.Dir.Read()
+	if err != nil {
+		return "", err
+	}
+	u := *g.spec
+	u.autorun = &autorunState{Dirs: map[string]map[string]string{}}
+	if u.git, err = gitCopiesSection.Get(m); err != nil {
+		return "", err
+	}
+	var mounts []guestproto.Mount
+	var missing []string
+	entries := g.gits.look()
+	for i, top := range g.gits.tops {
+		p, end, err := h.lateProtection(&u, top)
+		if err != nil {
+			return "", err
+		}
+		for _, e := range entries {
+			host := g.gits.host(e)
+			info, serr := os.Lstat(host)
+			if e.top != i || serr != nil {
+				continue
+			}
+			if mounted, _ := g.isMount(g.gits.inside(e)); mounted || g.gits.isHosts(e) || !isOwnGit(host, info.IsDir()) {
+				p.scan.gits = append(p.scan.gits, gitEntry{e.rel, info.Mode().Type()})
+			}
+		}
+		for _, e := range p.scan.gits {
+			err = errors.Join(err, p.addConfiguredGit(e))
+		}
+		err = errors.Join(err, p.addLinked())
+		end()
+		if err != nil {
+			return "", err
+		}
+		mounts = append(mounts, p.mountList()...)
+		u.autorun.Dirs[p.real] = p.scan.stamps
+		for _, name := range p.missing {
+			if !g.isReadOnly(filepath.Join(p.inside, name)) {
+				missing = append(missing, filepath.Join(p.real, name))
+			}
+		}
+	}
+	h.autorun.mu.Lock()
+	h.autorun.missing = missing
+	h.autorun.mu.Unlock()
+	if err := h.addFound(u.autorun); err != nil {
+		return "", err
+	}
+	open := func(m guestproto.Mount) bool {
+		mounted, err := g.isMount(m.Target)
+		return m.ReadOnly && err == nil && !mounted
+	}
+	mounts = slices.DeleteFunc(mounts, func(m guestproto.Mount) bool { return !open(m) })
+	if len(mounts) > 0 && g.spec.level.mountsLate() {
+		slices.Reverse(mounts) // inner ones first, see lateMountsIn
+		g.Hold(ctx, mounts)    //nolint:errcheck // the next line looks
+		mounts = slices.DeleteFunc(mounts, func(m guestproto.Mount) bool { return !open(m) })
+	}
+	if len(mounts) > 0 {
+		return mounts[0].Target, nil
+	}
+	return "", nil
+}
+
+// addConfiguredGit is addConfigured for the repository of an entry named .git.
+func (p *autorunProtection) addConfiguredGit(e gitEntry) error {
+	link := filepath.Join(p.real, e.name)
+	dir := link
+	if !e.mode.IsDir() {
+		content := string(p.readFile(e.name, 4<<10))
+		dir = configPath(filepath.Dir(link), strings.TrimSpace(strings.TrimPrefix(content, "gitdir:")))
+		if !paths.Inside(p.real, dir) {
+			src, ok := locateGitDir(link, content)
+			if !ok {
+				return nil
+			}
+			dir = src.host
+		} else if isInGit(dir) {
+			return nil // a worktree or submodule of another entry
+		}
+	}
+	_, err := p.addConfigured(dir, filepath.Dir(link))
+	return err
+}
+
 // canRead reports whether this user may list a directory.
 func (p *autorunProtection) canRead(name string) bool {
 	fd, err := p.openDir(name)
@@ -681,7 +803,7 @@ func (p *autorunProtection) canRead(name string) bool {
 // guardRepos protects repositories that appear while commands run, and reports them, until
 // the connection ends.
 func (h *handle) guardRepos(g *guestConn) {
-	const retries = 3
+	const retries = 20
 	var again <-chan time.Time
 	var reported []lateGit
 	tries := map[string]int{} // of what can't be protected, by path and identity: one of these ends no protection of others
@@ -713,7 +835,11 @@ func (h *handle) guardRepos(g *guestConn) {
 			continue
 		}
 		if due {
-			if _, err := h.protectFrozen(g); err != nil {
+			left, err := h.protectFrozen(g)
+			maps.DeleteFunc(tries, func(id string, _ int) bool {
+				return !slices.ContainsFunc(left, func(at string) bool { return strings.HasPrefix(id, at+"\x00") })
+			})
+			if err != nil {
 				h.p.log.Warn("sandbox: repositories that appeared can't be protected while the workload runs", "workspace", h.id, "error", err)
 			}
 		}

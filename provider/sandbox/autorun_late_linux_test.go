@@ -247,8 +247,11 @@ func TestGitAttackRepositoryThatCannotBeRead(t *testing.T) {
 	if os.Geteuid() == 0 {
 		t.Skip("skipped: root reads every file; TestLateAttacksUnprivileged runs it")
 	}
-	fake := `mkdir -p $d/.git/objects $d/.git/refs/heads; echo x > $d/.git/HEAD; echo '[core]' > $d/.git/config; `
-	for name, hide := range map[string]string{"config": "chmod 000 $d/.git/config", "git": "chmod 311 $d/.git", "parent": "chmod 111 $d", "gone": "chmod 000 $d"} {
+	fake := `mkdir -p $d/g/objects $d/g/refs/heads; echo x > $d/g/HEAD; echo '[core]' > $d/g/config; `
+	for name, hide := range map[string]string{
+		"config": "chmod 000 $d/g/config; mv $d/g $d/.git", "git": "chmod 311 $d/g; mv $d/g $d/.git",
+		"parent": "mv $d/g $d/.git; chmod 111 $d", "gone": "mv $d/g $d/.git; chmod 000 $d",
+	} {
 		t.Run(name, func(t *testing.T) {
 			reportGitAttack(t, "git-repository-that-cannot-be-read-"+name, testenv.Prevented)
 			dir, from := t.TempDir(), t.TempDir()
@@ -315,6 +318,57 @@ case $d in lib/*) ;; *) (echo "$PWD/fake" > $d/commondir) 2>/dev/null;; esac; do
 		git(t, filepath.Join(dir, "bare.git"), "update-ref", "refs/heads/other", "HEAD")
 		if exists(mark) {
 			t.Error("git ran what was planted in the bare repository")
+		}
+	})
+}
+
+// TestGitAttackLateConfiguration: the host changes what its git runs and includes after the
+// start of the guest. The next command can't write to that. What does not exist is named by a
+// warning, and reported when the workload makes it.
+func TestGitAttackLateConfiguration(t *testing.T) {
+	bothGits(t, func(t *testing.T, mode string) {
+		reportGitAttack(t, "git-late-configuration-"+mode, testenv.Prevented)
+		dir, from, home := t.TempDir(), t.TempDir(), t.TempDir()
+		repository(t, from)
+		repository(t, dir)
+		t.Setenv("HOME", home)
+		t.Setenv("XDG_CONFIG_HOME", home)
+		evil, mark := trap(t, dir)
+		for _, name := range []string{"scripts/githooks/x", "hook.sh", "local.inc", "vend-hooks/x", "gh/x"} {
+			put(t, filepath.Join(dir, name), "")
+		}
+		_, ws, _ := inPlace(t, dir, mode)
+		output(t, ws, "true")
+		plant := func(names ...string) driver.Result {
+			t.Helper()
+			return script(t, ws, "for f in "+strings.Join(names, " ")+"; do mkdir -p ${f%/*} 2>/dev/null; rm -f $f; cp "+evil+" $f; done 2>/dev/null; true")
+		}
+		git(t, dir, "config", "core.hooksPath", "scripts/githooks")
+		git(t, dir, "config", "include.path", "../local.inc")
+		git(t, dir, "clone", "-q", from, "vend")
+		vend := filepath.Join(dir, "vend")
+		if err := os.Symlink("../../../hook.sh", filepath.Join(vend, ".git/hooks/post-index-change")); err != nil {
+			t.Fatal(err)
+		}
+		put(t, filepath.Join(home, "git/config"), "[core]\n\thooksPath = "+filepath.Join(dir, "gh")+"\n")
+		plant("scripts/githooks/post-index-change", "./hook.sh", "gh/post-index-change", "gh/pre-commit")
+		script(t, ws, "printf '[core]\\n\\tfsmonitor = %s\\n' "+evil+" >> local.inc; true")
+		runsNothing(t, mark, dir, vend)
+		git(t, vend, "config", "core.hooksPath", "../vend-hooks")
+		plant("vend-hooks/post-index-change")
+		runsNothing(t, mark, vend)
+
+		git(t, vend, "config", "core.hooksPath", "later/hooks")
+		scanAgain(t, ws)
+		want := filepath.Join(vend, "later/hooks")
+		res := script(t, ws, "true") // where the guest started again because of the new file config, it has made a placeholder
+		if warned := strings.Contains(strings.Join(res.AutorunWarnings, "\n"), want); warned == exists(filepath.Dir(want)) {
+			t.Errorf("the warnings are %q", res.AutorunWarnings)
+		}
+		scanAgain(t, ws)
+		res = plant("vend/later/hooks/pre-commit")
+		if made := exists(filepath.Join(want, "pre-commit")); made != slices.Contains(res.AutorunChanges, want) || made && !mountsLate() && mode == GitShared {
+			t.Errorf("made: %v; the changes are %q", made, res.AutorunChanges)
 		}
 	})
 }

@@ -162,6 +162,13 @@ func (h *handle) restoreProtection(ctx context.Context, g *guestConn) (lost stri
 	if len(left) > 0 {
 		return left[0] + " appeared after the start of the guest", nil
 	}
+	configured, err := h.protectConfigured(ctx, g)
+	if err != nil {
+		return "", fmt.Errorf("sandbox: protect what git's configuration names: %w", err)
+	}
+	if configured != "" {
+		return configured + " is named by git's configuration since the start of the guest", nil
+	}
 	return "", nil
 }
 

@@ -146,6 +146,7 @@ type autorunProtection struct {
 	madeDirs []string       // directories of placeholders, to be removed after these
 	linked   map[inode]bool // files that Git or another program runs and that have several names
 	late     bool           // the guest runs: there are no placeholders
+	missing  []string       // with late: what Git's configuration names and does not exist
 }
 
 // collect fills in mounts.
@@ -288,7 +289,7 @@ func (p *autorunProtection) resolve(name string) string {
 			return ""
 		}
 		if rel, inside := strings.CutPrefix(next, p.real+"/"); inside && !p.isHidden(rel) {
-			p.scan.stamps[rel] = "symlink " + target
+			p.addStamps(rel)
 		}
 		if filepath.IsAbs(target) {
 			at = "/"
@@ -353,6 +354,10 @@ func (p *autorunProtection) claimPath(name string, dir bool) error {
 	for elem := range strings.SplitSeq(name, "/") {
 		at = path.Join(at, elem)
 		_, err := p.root.Lstat(at)
+		if errors.Is(err, os.ErrNotExist) && p.late {
+			p.addMissing(name, at)
+			return nil
+		}
 		if errors.Is(err, os.ErrNotExist) {
 			return p.reservePlaceholder(path.Dir(at), placeholder{name: elem, dir: dir || at != name})
 		}
@@ -362,6 +367,15 @@ func (p *autorunProtection) claimPath(name string, dir bool) error {
 	}
 	p.addReadOnly(name)
 	return nil
+}
+
+// addMissing notes a path that Git's configuration names, and whose element at does not exist.
+func (p *autorunProtection) addMissing(name, at string) {
+	if isInGit(name) || unix.Access(filepath.Join(p.real, path.Dir(at)), unix.W_OK) != nil {
+		return // the workload can't make it either
+	}
+	p.missing = append(p.missing, name)
+	p.scan.stamps[name] = absentStamp
 }
 
 func (p *autorunProtection) readNames(dir string) ([]string, error) {

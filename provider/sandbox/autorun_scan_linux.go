@@ -82,6 +82,9 @@ func (s *autorunScan) scan(dir string, before map[string]string) error {
 			if s.stamps[name] == "" {
 				s.addStamp(s.topFD, name, name)
 			}
+			if s.stamps[name] == "" && before[name] == absentStamp {
+				s.stamps[name] = absentStamp
+			}
 		}
 	}
 	if err != nil {
@@ -429,6 +432,10 @@ func resolveInside(top, real, at string) string {
 	}
 	return to
 }
+
+// absentStamp is the stamp of a file that does not exist, and that the host's git would run or
+// include.
+const absentStamp = "absent"
 
 // addFIFO records a FIFO. Its times change with its use, so its inode counts.
 func (s *autorunScan) addFIFO(fd int, name, at string) {

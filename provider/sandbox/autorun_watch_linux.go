@@ -37,6 +37,7 @@ type autorunWatch struct {
 	queued    []string          // paths that events reported and that no result has listed yet
 	warnings  []string          // of the last scan: what was not scanned or not listed
 	nextNow   time.Time         // of reportNow, at the earliest
+	missing   []string          // what Git's configuration names and no mount can protect: it does not exist
 	restarts  []string          // why guests were started again, for the next result
 	behind    bool              // changes may exist that no scan has reported
 	running   int               // commands of Run
@@ -131,6 +132,9 @@ func (h *handle) autorunChanges(must bool) (found, warnings []string) {
 			break
 		}
 		warnings = append(warnings, fmt.Sprintf("directory %s can't be read or copied, and is empty inside", name))
+	}
+	for _, name := range h.autorun.missing[:min(len(h.autorun.missing), maxFailures)] {
+		warnings = append(warnings, name+" does not exist, but git's configuration names it: the workload can make it until the guest starts again; that is reported")
 	}
 	h.autorun.warnings = warnings
 	h.autorun.next = time.Now().Add(scanPause * time.Since(start))

@@ -255,7 +255,7 @@ func TestPrivateGitWithoutCredentials(t *testing.T) {
 const gitAttackTests = "^TestGitAttack(HostRename|GitReplaced|NamesOfARepository|Mode|OtherNames|SymlinkReplaced|PlantedRepository|SameSizeAndTime|FailedScan|Leftovers|Flood|SymlinkInGit|SparseGit)$"
 
 // lateAttackTests are those on repositories that the host makes while the guest runs.
-const lateAttackTests = "^TestGitAttack(LateRepository|RepositoryDuringACommand|ReplacedDuringACommand|RepositoryThatCannotBeRead|UnseenRepository)$"
+const lateAttackTests = "^TestGitAttack(LateRepository|RepositoryDuringACommand|ReplacedDuringACommand|RepositoryThatCannotBeRead|UnseenRepository|LateConfiguration)$"
 
 func TestGitAttacksUnprivileged(t *testing.T) { asNobody(t, gitAttackTests) }
 
