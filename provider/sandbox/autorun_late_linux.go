@@ -394,7 +394,8 @@ func (g *guestConn) openOthers() []lateGit {
 	list := slices.Collect(maps.Keys(g.gits.blind))
 	for e := range g.gits.bare {
 		at := g.gits.host(e)
-		if e.rel != "" && !g.gits.isInBare(e) && (isGit(at, true) || exists(filepath.Join(at, "HEAD")) && exists(filepath.Join(at, "commondir"))) && !isOwnGit(at, true) {
+		isRepo := isGit(at, true) || exists(filepath.Join(at, "HEAD")) && exists(filepath.Join(at, "commondir"))
+		if e.rel != "" && isRepo && !g.gits.isInBare(e) && !isOwnGit(at, true) {
 			list = append(list, e)
 		}
 	}

@@ -372,3 +372,54 @@ func TestGitAttackLateConfiguration(t *testing.T) {
 		}
 	})
 }
+
+// TestPlantedInANewRepositoryIsNamed: a new repository is reported as such, and what Git runs
+// in it by name. What is found when the workspace is closed is in the next result.
+func TestPlantedInANewRepositoryIsNamed(t *testing.T) {
+	dir := t.TempDir()
+	repository(t, dir)
+	p, ws, told := inPlace(t, dir, "")
+	output(t, ws, "true")
+	scanAgain(t, ws)
+	at := func(names ...string) (list []string) {
+		for _, name := range names {
+			list = append(list, filepath.Join(dir, name))
+		}
+		return list
+	}
+	res := script(t, ws, `git init -q clean; git init -q bad; cd bad/.git; mkdir -p hooks; touch hooks/post-merge
+echo x > hooks/pre-commit; echo x > hooks/a.sample; chmod +x hooks/pre-commit hooks/a.sample; git config filter.x.clean id`)
+	if want := at("bad/.git", "bad/.git/config", "bad/.git/hooks/pre-commit", "clean/.git"); !slices.Equal(res.AutorunChanges, want) {
+		t.Errorf("the changes are %q, want %q", res.AutorunChanges, want)
+	}
+	for _, name := range res.AutorunChanges {
+		if !slices.Contains(told.paths(), name) {
+			t.Errorf("no event names %s", name)
+		}
+	}
+	scanAgain(t, ws)
+	res = script(t, ws, "cd clean/.git; mkdir -p hooks; cp ../../bad/.git/hooks/pre-commit hooks")
+	if want := at("clean/.git/hooks", "clean/.git/hooks/pre-commit"); !slices.Equal(res.AutorunChanges, want) {
+		t.Errorf("the changes are %q, want %q", res.AutorunChanges, want)
+	}
+
+	h := handleOf(t, ws)
+	h.autorun.mu.Lock()
+	h.autorun.next = h.autorun.next.AddDate(9999, 0, 0) // a scan has just taken long
+	h.autorun.mu.Unlock()
+	script(t, ws, "echo evil > .envrc")
+	if err := ws.Life.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ws, err := p.Resolve(t.Context(), ws.Ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res, want := script(t, ws, "true"), at(".envrc"); !slices.Equal(res.AutorunChanges, want) {
+		t.Errorf("after the workspace was opened again the changes are %q, want %q", res.AutorunChanges, want)
+	}
+	scanAgain(t, ws)
+	if res := script(t, ws, "true"); len(res.AutorunChanges) > 0 {
+		t.Errorf("reported again: %q", res.AutorunChanges)
+	}
+}

@@ -40,6 +40,8 @@ type autorunState struct {
 	Mounts []heldMount                  `json:"mounts,omitempty"` // mounts that protect autorun files
 	Hidden []string                     `json:"hidden,omitempty"` // directories on the host that can't be read, and are empty inside
 
+	Queued []string `json:"queued,omitempty"` // paths that events reported when the workspace was closed, and that no result has listed yet
+
 	ReadOnly []string `json:"readOnly,omitempty"` // those of Dirs that the workload can't write: only FIFOs count there
 
 	// Private has the stamps, when the guest started, of each .git of Dirs that a private copy

@@ -482,6 +482,35 @@ func (s *autorunScan) isInNewRepo(name string, before map[string]string) bool {
 	return false
 }
 
+// plantedIn lists what Git runs in a repository that is new, or in its hooks, which changed:
+// hooks besides samples, and configuration that names programs. at is the directory of the
+// user.
+func plantedIn(at, name string) []string {
+	const most = 40 // Git has fewer hooks
+	hooks := name
+	var list []string
+	if path.Base(name) == ".git" {
+		hooks = path.Join(name, "hooks")
+		for _, file := range []string{"config", "config.worktree"} {
+			if parseGitConfig(string(readConfig(filepath.Join(at, name, file)))).runs {
+				list = append(list, path.Join(name, file))
+			}
+		}
+	}
+	if path.Base(hooks) != "hooks" || !isInGit(hooks) {
+		return list
+	}
+	entries, _ := os.ReadDir(filepath.Join(at, hooks))
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil || e.IsDir() || info.Mode()&0o111 == 0 || strings.HasSuffix(e.Name(), ".sample") || len(list) > most {
+			continue
+		}
+		list = append(list, path.Join(hooks, e.Name()))
+	}
+	return list
+}
+
 // An inode identifies a file on this host.
 type inode struct{ dev, ino uint64 }
 

@@ -116,6 +116,9 @@ func (h *handle) autorunChanges(must bool) (found, warnings []string) {
 		most = maxReportedLast
 	}
 	before := len(found)
+	if !must {
+		found, w.Queued = append(found, w.Queued...), nil
+	}
 	for _, at := range slices.Sorted(maps.Keys(w.Dirs)) {
 		names, texts := h.scanForChanges(w, at, most)
 		found, warnings = append(found, names...), append(warnings, texts...)
@@ -217,8 +220,12 @@ func (h *handle) scanForChanges(w *autorunState, at string, most int) (found, wa
 	changed := s.changedSince(before)
 	for i, name := range changed {
 		if i < most {
-			found = append(found, filepath.Join(at, name))
-			h.emitAutorunChange(filepath.Join(at, name), s.stamps[name])
+			for _, to := range append([]string{name}, plantedIn(at, name)...) {
+				if to = filepath.Join(at, to); !slices.Contains(found, to) {
+					found = append(found, to)
+					h.emitAutorunChange(to, s.stamps[name])
+				}
+			}
 			if !strings.HasPrefix(s.stamps[name], gitLinkStamp) {
 				continue
 			}
@@ -245,6 +252,23 @@ func (h *handle) scanForChanges(w *autorunState, at string, most int) (found, wa
 	}
 	w.Dirs[at] = s.stamps
 	return found, warnings
+}
+
+// queueLast scans when the workspace is closed, and keeps what no result has listed for the
+// result of another process.
+func (h *handle) queueLast() {
+	found, _ := h.autorunChanges(true)
+	h.autorun.mu.Lock()
+	defer h.autorun.mu.Unlock()
+	w := h.foundAutorun()
+	if len(found) == 0 || w == nil || h.autorun.found != nil {
+		return
+	}
+	w.Queued = append(w.Queued, found...)
+	w.Queued = w.Queued[:min(len(w.Queued), maxReportedLast)]
+	if _, err := h.att.Dir.Update(context.WithoutCancel(h.p.ctx), false, w.writeTo); err != nil {
+		h.p.log.Warn("sandbox: autorun changes can't be kept for the next result", "workspace", h.id, "error", err)
+	}
 }
 
 // reportLeftovers reports changes that no scan has reported, because the guest was killed or
@@ -275,6 +299,11 @@ func (h *handle) emitAutorunChange(name, stamp string) {
 	if strings.HasPrefix(stamp, fifoStamp) {
 		h.emitViolation(name, fmt.Errorf(
 			"sandbox: FIFO %s was made while the workspace could use it: %w: a program of the host that reads from it gets what the workload writes", name, fault.SandboxViolation))
+		return
+	}
+	if filepath.Base(name) == ".git" {
+		h.emitViolation(name, fmt.Errorf(
+			"sandbox: repository %s was made or replaced while the workspace could write there: %w: review it before you run git there", name, fault.SandboxViolation))
 		return
 	}
 	h.emitViolation(name, fmt.Errorf(

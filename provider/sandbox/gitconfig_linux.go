@@ -1,6 +1,9 @@
 package sandbox
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // gitConfig is the part of a Git configuration that names further files: hooks and
 // included configuration. Values are as they are written.
@@ -8,6 +11,7 @@ type gitConfig struct {
 	hooks    []string // core.hooksPath
 	includes []string // include.path, includeIf.*.path
 	worktree string   // core.worktree
+	runs     bool     // it names a program, hooks or further configuration
 	perTree  bool     // extensions.worktreeConfig: worktrees have their own config.worktree
 }
 
@@ -43,6 +47,7 @@ func parseGitConfig(text string) gitConfig {
 }
 
 func (c *gitConfig) set(section, key, value string) {
+	c.runs = c.runs || value != "" && runsProgram(section, key, value)
 	switch {
 	case section == "extensions" && key == "worktreeconfig":
 		c.perTree = true
@@ -54,6 +59,43 @@ func (c *gitConfig) set(section, key, value string) {
 	case (section == "include" || section == "includeif") && key == "path":
 		c.includes = append(c.includes, value)
 	}
+}
+
+// gitPrograms are the keys whose value Git runs, or reads as further configuration; "*" is
+// for all keys of a section.
+var gitPrograms = map[string][]string{
+	"core":        {"fsmonitor", "hookspath", "sshcommand", "editor", "pager", "askpass", "gitproxy", "alternaterefscommand"},
+	"alias":       {"*"},
+	"browser":     {"cmd", "path"},
+	"credential":  {"helper"},
+	"diff":        {"external", "command", "textconv"},
+	"difftool":    {"cmd", "path"},
+	"filter":      {"clean", "smudge", "process"},
+	"gpg":         {"program", "defaultkeycommand"},
+	"include":     {"path"},
+	"includeif":   {"path"},
+	"interactive": {"difffilter"},
+	"man":         {"cmd", "path"},
+	"merge":       {"driver"},
+	"mergetool":   {"cmd", "path"},
+	"pager":       {"*"},
+	"remote":      {"uploadpack", "receivepack", "vcs"},
+	"sendemail":   {"*"},
+	"sequence":    {"editor"},
+	"submodule":   {"update"},
+	"tar":         {"command"},
+	"trailer":     {"command", "cmd"},
+	"uploadpack":  {"packobjectshook"},
+	"web":         {"browser"},
+}
+
+// runsProgram reports whether a key names something that Git runs.
+func runsProgram(section, key, value string) bool {
+	keys := gitPrograms[section]
+	if section == "core" && key == "fsmonitor" && (value == "true" || value == "false") {
+		return false // Git's own daemon
+	}
+	return slices.Contains(keys, key) || slices.Contains(keys, "*")
 }
 
 // gitSection parses a section header after its bracket. It returns the name in lower

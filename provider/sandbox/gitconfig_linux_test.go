@@ -35,7 +35,7 @@ func TestGitConfig(t *testing.T) {
 		"[CORE]\n\tHOOKSPATH = \"with # and \\\"quotes\\\" \"\n\thookspath = on two \\\n lines  \n\thookspath\n\tworktree=../../w\n[extensions]\n\tworktreeConfig\n")
 	want := gitConfig{
 		hooks:    []string{".githooks", "/abs", `with # and "quotes" `, "on two  lines"},
-		includes: []string{"../x.inc", "y"}, worktree: "../../w", perTree: true,
+		includes: []string{"../x.inc", "y"}, worktree: "../../w", perTree: true, runs: true,
 	}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(gitConfig{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -178,7 +178,7 @@ func (h *handle) endOutdatedGuest(ctx context.Context, l *level, m *wsdir.State)
 // close closes the workspace. Its guest lives on.
 func (h *handle) close(ctx context.Context) error {
 	h.disk.Stop()
-	h.autorunChanges(true)
+	h.queueLast()
 	return errors.Join(h.releaseGuest(context.WithoutCancel(ctx)), h.dir.Close())
 }
 

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"errors"
+	"path/filepath"
 	"unicode/utf8"
 
 	"github.com/croft-run/croft/workspace"
@@ -90,6 +91,10 @@ func (a *command) warnAutorunChanges(names []string) {
 		if i == most {
 			a.note("croft: warning: and %d more; see croft events --kind lifecycle.sandbox.violation", len(names)-most)
 			return
+		}
+		if filepath.Base(name) == ".git" { // its hooks are named beside it
+			a.note("croft: warning: a repository was made or replaced: %s; check it before you run git there, if that was not you", printable(name))
+			continue
 		}
 		a.note("croft: warning: autorun file %s was made or changed; git, an editor or a shell may run it: check it first", printable(name))
 	}
