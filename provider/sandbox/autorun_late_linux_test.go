@@ -387,7 +387,7 @@ func TestPlantedInANewRepositoryIsNamed(t *testing.T) {
 		}
 		return list
 	}
-	res := script(t, ws, `git init -q clean; git init -q bad; cd bad/.git; mkdir -p hooks; touch hooks/post-merge
+	res := script(t, ws, `git init -q clean; git init -q bad; cd bad/.git; mkdir -p hooks
 echo x > hooks/pre-commit; echo x > hooks/a.sample; chmod +x hooks/pre-commit hooks/a.sample; git config filter.x.clean id`)
 	if want := at("bad/.git", "bad/.git/config", "bad/.git/hooks/pre-commit", "clean/.git"); !slices.Equal(res.AutorunChanges, want) {
 		t.Errorf("the changes are %q, want %q", res.AutorunChanges, want)

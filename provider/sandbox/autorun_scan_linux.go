@@ -502,11 +502,9 @@ func plantedIn(at, name string) []string {
 	}
 	entries, _ := os.ReadDir(filepath.Join(at, hooks))
 	for _, e := range entries {
-		info, err := e.Info()
-		if err != nil || e.IsDir() || info.Mode()&0o111 == 0 || strings.HasSuffix(e.Name(), ".sample") || len(list) > most {
-			continue
+		if !e.IsDir() && !strings.HasSuffix(e.Name(), ".sample") && len(list) < most { // the workload may still make it executable
+			list = append(list, path.Join(hooks, e.Name()))
 		}
-		list = append(list, path.Join(hooks, e.Name()))
 	}
 	return list
 }
