@@ -212,7 +212,15 @@ func (a *command) workStart(ctx context.Context, opts workOptions) error {
 			return err
 		}
 	}
-	if opts.start.Allow, err = a.workRules(settings.Allow, opts.policy.secrets); err != nil {
+	hosts := slices.DeleteFunc(slices.Clone(settings.Allow), func(host string) bool {
+		_, err := a.workRules("the allowed host", []string{host}, nil)
+		if err == nil || slices.Contains(opts.allowNet, host) {
+			return false
+		}
+		a.note("croft: left out: %v; croft work allow --remove %s forgets it", err, printable(shellQuote(host)))
+		return true
+	})
+	if opts.start.Allow, err = a.workRules("--allow-net", hosts, opts.policy.secrets); err != nil {
 		return err
 	}
 	start, err := work.New(opts.start, e.user)
@@ -289,10 +297,17 @@ func (a *command) addWorkDirs(h hostDirFlags, start *work.Start, spec *workspace
 	return err
 }
 
-// workRules returns the rules of hosts and secrets.
-func (a *command) workRules(hosts, secrets []string) ([]workspace.NetRule, error) {
+// workRules returns the rules of hosts and secrets. from says where the hosts are named.
+func (a *command) workRules(from string, hosts, secrets []string) ([]workspace.NetRule, error) {
 	var n workspace.Network
-	flags := policyFlags{allowNet: hosts, secrets: secrets}
+	for _, host := range hosts {
+		rule, err := parseRule(from, host)
+		if err != nil {
+			return nil, err
+		}
+		n.Allow = append(n.Allow, rule)
+	}
+	flags := policyFlags{secrets: secrets}
 	if err := flags.applyNetwork(&n); err != nil {
 		return nil, err
 	}

@@ -138,6 +138,12 @@ func TestWorkAllow(t *testing.T) {
 	serve := func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }
 	other, roots := secureServer(t, serve)
 	dir, in := workProject(t)
+	for args, want := range map[string]string{"allow no_host!!": `"no_host!!": a host is a name such as`, "--allow-net no_host!! -- true": "a host is a name such as",
+		"allow --remove " + other: `"` + other + `": not found: allowed for this project are: none`} {
+		if out, err := in(append([]string{"work"}, strings.Fields(args)...)...).CombinedOutput(); err == nil || !strings.Contains(string(out), want) {
+			t.Errorf("%s: %v\n%s", args, err, out)
+		}
+	}
 	for _, args := range [][]string{{"work", "--allow-net", "@odd", "--", "true"}, {"work", "allow", "@odd"}} {
 		if out, err := in(args...).CombinedOutput(); err == nil || !strings.Contains(string(out), "the named rules are @cargo, @go, @npm, @pypi") {
 			t.Errorf("%q: %v\n%s", args, err, out)
@@ -164,6 +170,34 @@ func TestWorkAllow(t *testing.T) {
 	next := in("work", "--", "curl", "-sk", "https://"+other+"/")
 	if out, err := next.Output(); err != nil || string(out) != "hello" {
 		t.Errorf("the next work: %q, %v", out, err)
+	}
+	// A host that an earlier version accepted, or that is no rule any more, stops no work.
+	saved, err := filepath.Glob(filepath.Join(filepath.Dir(dir), "data", "work", "*.json"))
+	if err != nil || len(saved) != 1 {
+		t.Fatalf("the settings of the project are %q, %v", saved, err)
+	}
+	text, err := os.ReadFile(saved[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(saved[0], bytes.Replace(text, []byte(other), []byte(other+`", "no_host!!`), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := in("work", "--", "true").CombinedOutput(); err != nil || !strings.Contains(string(out), `"no_host!!"`) || !strings.Contains(string(out), "croft work allow --remove 'no_host!!' forgets it") {
+		t.Errorf("with a stored host that is none: %v\n%s", err, out)
+	}
+	if out, err := in("work", "allow", "@npm", "*").CombinedOutput(); err != nil || !strings.Contains(string(out), "may reach every public host, too") {
+		t.Errorf("allow *: %v\n%s", err, out)
+	}
+	if out, err := in("work", "allow", "--remove", "no_host!!", "@npm", "*", other).CombinedOutput(); err != nil || !strings.Contains(string(out), "app-sh does not reach them now") {
+		t.Errorf("allow --remove: %v\n%s", err, out)
+	}
+	if out, err := in("ws", "describe", "app-sh", "--json").CombinedOutput(); err != nil || !strings.Contains(string(out), "none.invalid") ||
+		strings.Contains(string(out), "npm") || strings.Contains(string(out), `"*"`) || strings.Contains(string(out), other) {
+		t.Errorf("after the removal app-sh is %v\n%s", err, out)
+	}
+	if out, err := in("work", "--", "curl", "-sk", "https://"+other+"/").CombinedOutput(); err == nil || strings.Contains(string(out), "no_host") {
+		t.Errorf("after the removal a work reaches the host, or complains: %v\n%s", err, out)
 	}
 	if entries, err := os.ReadDir(dir); len(entries) != 1 {
 		t.Errorf("the project has %v, %v", entries, err)

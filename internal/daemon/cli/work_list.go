@@ -374,18 +374,16 @@ func (a *command) chosenWorks(ctx context.Context, c *client.Client, e *workEnv,
 }
 
 func (a *command) workAllowCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "allow HOST[:PORT]...",
+	var remove bool
+	cmd := &cobra.Command{
+		Use:   "allow HOST[:PORT]... | allow --remove HOST[:PORT]...",
 		Short: "Let the works of the project reach hosts, those that run as well",
 		Long: `Let the works of the project reach hosts, those that run as well, and remember it for the
-project. *.HOST is its subdomains; @npm, @pypi, @go and @cargo are registries.`,
+project. *.HOST is its subdomains, * every public host; @npm, @pypi, @go and @cargo are registries.
+--remove forgets hosts; those of the agent's model stay.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
 			e, err := a.workEnv(true)
-			if err != nil {
-				return err
-			}
-			rules, err := a.workRules(args, nil)
 			if err != nil {
 				return err
 			}
@@ -393,45 +391,97 @@ project. *.HOST is its subdomains; @npm, @pypi, @go and @cargo are registries.`,
 			if err != nil {
 				return err
 			}
+			if remove {
+				return a.workForbid(ctx, e, settings, args)
+			}
+			rules, err := a.workRules("croft work allow", args, nil)
+			if err != nil {
+				return err
+			}
 			settings.Allow = work.Add(settings.Allow, args...)
 			return a.withClient(ctx, func(c *client.Client) error {
-				if err := e.project.Save(e.data, settings); err != nil {
-					return err
-				}
-				list, err := a.works(ctx, c, e.project.Key())
-				if err != nil {
-					return err
-				}
-				var errs []error
-				for _, ws := range list {
-					errs = append(errs, a.allowIn(ctx, c, ws, rules))
-				}
-				a.note("croft: further works of this project may reach %s, too", printable(strings.Join(args, ", ")))
-				return errors.Join(errs...)
+				err := a.changeAllowed(ctx, c, e, settings, "reaches", func(allow []workspace.NetRule) []workspace.NetRule { return slices.Concat(allow, rules) })
+				a.note("croft: further works of this project may reach %s, too", hostsText(args))
+				return err
 			})
 		}),
 	}
+	cmd.Flags().BoolVar(&remove, "remove", false, "forget hosts")
+	return cmd
 }
 
-// allowIn adds rules to the policy of a work.
-func (a *command) allowIn(ctx context.Context, c *client.Client, ws client.Workspace, rules []workspace.NetRule) error {
+// hostsText names hosts, of which one may be all.
+func hostsText(hosts []string) string {
+	if slices.Contains(hosts, "*") {
+		return "every public host"
+	}
+	return printable(strings.Join(hosts, ", "))
+}
+
+// workForbid takes back that the works of a project may reach hosts.
+func (a *command) workForbid(ctx context.Context, e *workEnv, settings work.Settings, hosts []string) error {
+	config, err := a.settings()
+	if err != nil {
+		return err
+	}
+	var rules []workspace.NetRule
+	for _, host := range hosts {
+		if !slices.Contains(settings.Allow, host) {
+			return fmt.Errorf("work: host %q: %w: allowed for this project are: %s", host, fault.NotFound, cmp.Or(printable(strings.Join(settings.Allow, ", ")), "none"))
+		}
+		named, err := config.ExpandHosts([]string{host})
+		for _, at := range named {
+			one, perr := parseRule("croft work allow", at)
+			if err == nil && perr == nil { // what is no rule is in no policy
+				rules = append(rules, one)
+			}
+		}
+	}
+	settings.Allow = slices.DeleteFunc(settings.Allow, func(host string) bool { return slices.Contains(hosts, host) })
+	return a.withClient(ctx, func(c *client.Client) error {
+		err := a.changeAllowed(ctx, c, e, settings, "does not reach", func(allow []workspace.NetRule) []workspace.NetRule { return work.Without(allow, rules) })
+		a.note("croft: forgotten for this project: %s", printable(strings.Join(hosts, ", ")))
+		return err
+	})
+}
+
+// changeAllowed saves the settings of a project, and changes the rules of its works. verb says what
+// they do then.
+func (a *command) changeAllowed(ctx context.Context, c *client.Client, e *workEnv, settings work.Settings, verb string,
+	change func([]workspace.NetRule) []workspace.NetRule) error {
+	if err := e.project.Save(e.data, settings); err != nil {
+		return err
+	}
+	list, err := a.works(ctx, c, e.project.Key())
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, ws := range list {
+		errs = append(errs, a.changeAllowedOf(ctx, c, ws, verb, change))
+	}
+	return errors.Join(errs...)
+}
+
+// changeAllowedOf changes the rules of a work.
+func (a *command) changeAllowedOf(ctx context.Context, c *client.Client, ws client.Workspace, verb string, change func([]workspace.NetRule) []workspace.NetRule) error {
 	if ws.Kind == work.HostKind {
-		a.note("croft: %s reaches them already: its network is open", ws.Name)
+		a.note("croft: %s reaches every host: its network is open", ws.Name)
 		return nil
 	}
 	policy := ws.Policy
-	policy.Network.Allow = slices.Concat(policy.Network.Allow, rules)
+	policy.Network.Allow = change(policy.Network.Allow)
 	_, err := c.Change(ctx, ws.ID, client.Change{Policy: &policy})
 	if err != nil && !isOpenWork(ctx, c, ws) && !a.agentRuns(ctx, ws) {
 		// Such as a secret that is not set in this shell: the next start of the agent adds the
 		// rules of the project, with the secrets that there are then.
-		a.note("croft: %s reaches them from its next start on: croft work attach %[1]s", ws.Name)
+		a.note("croft: %s %s them from its next start on: croft work attach %[1]s", ws.Name, verb)
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", ws.Name, err)
 	}
-	a.note("croft: %s reaches them now", ws.Name)
+	a.note("croft: %s %s them now", ws.Name, verb)
 	return nil
 }
 

@@ -223,7 +223,7 @@ func ParseNetRule(s string) (driver.NetRule, error) {
 		}
 		rule.Ports = []int{int(n)}
 	}
-	return rule, nil
+	return rule, egress.Check(driver.Network{Allow: []driver.NetRule{rule}})
 }
 
 func (c *Config) checkNetworkSettings() error {

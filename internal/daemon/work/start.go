@@ -390,11 +390,19 @@ func (s *Start) rules() []workspace.NetRule {
 			rules = append(rules, r)
 		}
 	}
-	if len(rules) == 0 {
+	return Without(rules, nil)
+}
+
+// Without returns rules without those that were allowed by the user. Those with a credential stay.
+func Without(rules, allowed []workspace.NetRule) []workspace.NetRule {
+	left := slices.DeleteFunc(slices.Clone(rules), func(r workspace.NetRule) bool {
+		return r.Credential == "" && slices.ContainsFunc(allowed, func(a workspace.NetRule) bool { return a.Host == r.Host && slices.Equal(a.Ports, r.Ports) })
+	})
+	if len(left) == 0 {
 		// A workspace without network can't get one while it runs.
-		rules = append(rules, workspace.NetRule{Host: noHost})
+		left = append(left, workspace.NetRule{Host: noHost})
 	}
-	return rules
+	return left
 }
 
 // Renew returns the policy of a work that was opened before with the login that the agent has
