@@ -136,7 +136,7 @@ func benchWork(ctx context.Context, b *bench, bin, dir string) error {
 	between := b.between
 	b.between = func() {
 		for ; works > 0; works-- {
-			in(bin, "work", "discard", "--data", data, fmt.Sprintf("work%d", works)) // the directory goes with the family
+			in(bin, "work", "discard", "--yes", "--data", data, fmt.Sprintf("work%d", works)) // the directory goes with the family
 		}
 		os.RemoveAll(copies)           // likewise
 		os.MkdirAll(copies, 0o755)     // the next turn fails without it

@@ -87,6 +87,9 @@ func TestWorkSurvivesKill(t *testing.T) {
 	if entries, err := os.ReadDir(dir); len(entries) != 1 {
 		t.Errorf("after the kill the project has %v, %v", entries, err)
 	}
+	if out, err := in("work", "discard", "app-sh").CombinedOutput(); err == nil || !strings.Contains(string(out), "app-sh runs") || !strings.Contains(string(out), "--yes removes 1 work (app-sh)") {
+		t.Errorf("discard of a work that runs: %v\n%s", err, out)
+	}
 	s = onTTY(t, in("work", "attach"))
 	s.Shows("ready")
 	s.Types("two\r")
@@ -560,7 +563,7 @@ func TestWorkCommit(t *testing.T) {
 	git("config", "filter.x.clean", `"cat" -`)
 	says("committed", "work", "apply", "one", "--commit")
 	says("took back the apply of one", "work", "undo", "one")
-	says("removed one", "work", "discard", "one")
+	says("removed one", "work", "discard", "one", "--yes")
 }
 
 // plantInterrupted leaves what a killed process does that was about to make a file in a directory,

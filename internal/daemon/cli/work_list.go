@@ -308,8 +308,8 @@ func (a *command) workDiscardCommand() *cobra.Command {
 		Use:   "discard [NAME...] | discard --all",
 		Short: "Remove works with all their changes that were not applied",
 		Long: `Remove works, or the only one of the project, with all their changes that were not applied. --all asks
-first, and so does no name if the work has changes, ignored files or commits that the project does not have;
-without a terminal to ask on they need --yes.`,
+first. Otherwise croft asks if a work runs, or has changes, ignored files or commits that the project does
+not have. Without a terminal to ask on it needs --yes then.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: run(func(ctx context.Context, args []string) error {
 			if all && len(args) > 0 {
@@ -335,15 +335,15 @@ without a terminal to ask on they need --yes.`,
 }
 
 // chosenWorks returns the names of the works to remove: those that args name, the only one
-// of the project, or all of the project, about which the user is asked. If one of the names is
-// unknown, none is removed.
+// of the project, or all of the project. The user is asked about all, and about a work that
+// runs or of which something would be lost. If one of the names is unknown, none is removed.
 func (a *command) chosenWorks(ctx context.Context, c *client.Client, e *workEnv, all, yes bool, args []string) ([]string, error) {
 	if len(args) == 0 && !all {
 		w, _, err := a.findWork(ctx, c, e, nil)
 		if err != nil {
 			return nil, err
 		}
-		return a.confirmRemoval([]string{w.Name}, "work", yes || a.allApplied(ctx, c, w))
+		args = []string{w.ID}
 	}
 	key := ""
 	if all {
@@ -354,9 +354,10 @@ func (a *command) chosenWorks(ctx context.Context, c *client.Client, e *workEnv,
 		return nil, err
 	}
 	var known, names []string
+	var chosen []client.Workspace
 	for _, ws := range list {
 		if known = append(known, ws.Name); all || slices.Contains(args, ws.Name) || slices.Contains(args, ws.ID) {
-			names = append(names, ws.Name)
+			names, chosen = append(names, ws.Name), append(chosen, ws)
 		}
 	}
 	for _, arg := range args {
@@ -364,13 +365,26 @@ func (a *command) chosenWorks(ctx context.Context, c *client.Client, e *workEnv,
 			return nil, fmt.Errorf("work %q: %w%s", arg, fault.NotFound, suggest.Hint(arg, known))
 		}
 	}
-	switch {
-	case !all:
-		return names, nil
-	case len(names) == 0:
+	if all && len(names) == 0 {
 		return nil, noWorks(e)
 	}
-	return a.confirmRemoval(names, "work", yes)
+	ask := all
+	for _, ws := range chosen {
+		// All are looked at: what would be lost is printed.
+		if !all && !yes && !a.mayDiscard(ctx, c, &workOf{ws, work.ProjectOf(e.data, ws.Labels[work.ProjectLabel])}) {
+			ask = true
+		}
+	}
+	return a.confirmRemoval(names, "work", yes || !ask)
+}
+
+// mayDiscard reports whether a work has ended and the project has all of it. Else it says what not.
+func (a *command) mayDiscard(ctx context.Context, c *client.Client, w *workOf) bool {
+	if isOpenWork(ctx, c, w.Workspace) || a.agentRuns(ctx, w.Workspace) {
+		a.note("croft: %s runs", w.Name)
+		return false
+	}
+	return a.allApplied(ctx, c, w)
 }
 
 func (a *command) workAllowCommand() *cobra.Command {

@@ -84,7 +84,7 @@ func (a *command) chosenWorkspaces(ctx context.Context, c *client.Client, opts w
 	return a.confirmRemoval(names, "workspace", opts.yes)
 }
 
-// confirmRemoval asks the user whether to remove what --all or --label chose.
+// confirmRemoval asks the user whether to remove workspaces.
 func (a *command) confirmRemoval(names []string, noun string, yes bool) ([]string, error) {
 	if len(names) == 0 {
 		a.note("no %s was removed: none matches", noun)
@@ -92,7 +92,7 @@ func (a *command) confirmRemoval(names []string, noun string, yes bool) ([]strin
 	}
 	which := fmt.Sprintf("%s (%s)", countText(len(names), noun), strings.Join(names, ", "))
 	if !yes && !a.onTerminal() {
-		return nil, usagef("without names it asks first, and there is no terminal to ask on: --yes removes %s", which)
+		return nil, usagef("this asks first, and there is no terminal to ask on: --yes removes %s", which)
 	}
 	if !yes && !a.confirm("Remove "+which+"?", bufio.NewReader(a.In)) {
 		return nil, fmt.Errorf("%w: nothing is removed", fault.Canceled)
