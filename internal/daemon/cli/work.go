@@ -212,17 +212,14 @@ func (a *command) workStart(ctx context.Context, opts workOptions) error {
 			return err
 		}
 	}
-	hosts := slices.DeleteFunc(slices.Clone(settings.Allow), func(host string) bool {
-		_, err := a.workRules("the allowed host", []string{host}, nil)
-		if err == nil || slices.Contains(opts.allowNet, host) {
-			return false
-		}
-		a.note("croft: left out: %v; croft work allow --remove %s forgets it", err, printable(shellQuote(host)))
-		return true
-	})
-	if opts.start.Allow, err = a.workRules("--allow-net", hosts, opts.policy.secrets); err != nil {
+	if opts.start.Allow, err = a.workRules("--allow-net", a.knownHosts(settings.Allow, opts.allowNet), opts.policy.secrets); err != nil {
 		return err
 	}
+	env, err := parseEnv(opts.policy.env)
+	if err != nil {
+		return err
+	}
+	e.user = e.user.ForStart(opts.start, env)
 	start, err := work.New(opts.start, e.user)
 	if err != nil {
 		return err
@@ -236,10 +233,6 @@ func (a *command) workStart(ctx context.Context, opts workOptions) error {
 			return err
 		}
 		a.addGitIdentity(ctx, e.project.Dir, &spec)
-	}
-	env, err := parseEnv(opts.policy.env)
-	if err != nil {
-		return err
 	}
 	for k, v := range env {
 		spec.Policy.Env[k] = v
@@ -295,6 +288,19 @@ func (a *command) addWorkDirs(h hostDirFlags, start *work.Start, spec *workspace
 	}
 	spec.Config, err = json.Marshal(own)
 	return err
+}
+
+// knownHosts returns the hosts that are remembered for a project without those that are no rules,
+// which it names, unless they were given now.
+func (a *command) knownHosts(remembered, given []string) []string {
+	return slices.DeleteFunc(slices.Clone(remembered), func(host string) bool {
+		_, err := a.workRules("the allowed host", []string{host}, nil)
+		if err == nil || slices.Contains(given, host) {
+			return false
+		}
+		a.note("croft: left out: %v; croft work allow --remove %s forgets it", err, printable(shellQuote(host)))
+		return true
+	})
 }
 
 // workRules returns the rules of hosts and secrets. from says where the hosts are named.

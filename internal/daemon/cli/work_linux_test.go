@@ -192,7 +192,7 @@ func TestWorkAllow(t *testing.T) {
 	if out, err := in("work", "allow", "@npm", "*").CombinedOutput(); err != nil || !strings.Contains(string(out), "may reach every public host, too") {
 		t.Errorf("allow *: %v\n%s", err, out)
 	}
-	if out, err := in("work", "allow", "--remove", "no_host!!", "@npm", "*", other).CombinedOutput(); err != nil || !strings.Contains(string(out), "app-sh does not reach them now") {
+	if out, err := in("work", "allow", "--remove", "no_host!!", "@npm", "*", other).CombinedOutput(); err != nil || !strings.Contains(string(out), "app-sh no longer reaches them now") {
 		t.Errorf("allow --remove: %v\n%s", err, out)
 	}
 	if out, err := in("ws", "describe", "app-sh", "--json").CombinedOutput(); err != nil || !strings.Contains(string(out), "none.invalid") ||

@@ -205,6 +205,15 @@ func (a *command) workAttach(ctx context.Context, opts workAttachOptions, args [
 		} else {
 			a.note("croft: the agent of %s had ended; it starts again (--continue continues its last conversation)", w.Name)
 		}
+		settings, err := opts.start.Project.LoadSettings(e.data)
+		if err != nil {
+			return err
+		}
+		if opts.start.Allow, err = a.workRules("the allowed host", a.knownHosts(settings.Allow, nil), nil); err != nil {
+			return err
+		}
+		opts.start.Allow = slices.Concat(w.Policy.Network.Allow, opts.start.Allow)
+		e.user = e.user.ForStart(opts.start, w.Policy.Env)
 		start, err := work.New(opts.start, e.user)
 		if err != nil {
 			return err
@@ -414,7 +423,7 @@ project. *.HOST is its subdomains, * every public host; @npm, @pypi, @go and @ca
 			}
 			settings.Allow = work.Add(settings.Allow, args...)
 			return a.withClient(ctx, func(c *client.Client) error {
-				err := a.changeAllowed(ctx, c, e, settings, "reaches", func(allow []workspace.NetRule) []workspace.NetRule { return slices.Concat(allow, rules) })
+				err := a.changeAllowed(ctx, c, e, settings, false, func(allow []workspace.NetRule) []workspace.NetRule { return slices.Concat(allow, rules) })
 				a.note("croft: further works of this project may reach %s, too", hostsText(args))
 				return err
 			})
@@ -453,15 +462,14 @@ func (a *command) workForbid(ctx context.Context, e *workEnv, settings work.Sett
 	}
 	settings.Allow = slices.DeleteFunc(settings.Allow, func(host string) bool { return slices.Contains(hosts, host) })
 	return a.withClient(ctx, func(c *client.Client) error {
-		err := a.changeAllowed(ctx, c, e, settings, "does not reach", func(allow []workspace.NetRule) []workspace.NetRule { return work.Without(allow, rules) })
+		err := a.changeAllowed(ctx, c, e, settings, true, func(allow []workspace.NetRule) []workspace.NetRule { return work.Without(allow, rules) })
 		a.note("croft: forgotten for this project: %s", printable(strings.Join(hosts, ", ")))
 		return err
 	})
 }
 
-// changeAllowed saves the settings of a project, and changes the rules of its works. verb says what
-// they do then.
-func (a *command) changeAllowed(ctx context.Context, c *client.Client, e *workEnv, settings work.Settings, verb string,
+// changeAllowed saves the settings of a project, and changes the rules of its works.
+func (a *command) changeAllowed(ctx context.Context, c *client.Client, e *workEnv, settings work.Settings, remove bool,
 	change func([]workspace.NetRule) []workspace.NetRule) error {
 	if err := e.project.Save(e.data, settings); err != nil {
 		return err
@@ -472,24 +480,28 @@ func (a *command) changeAllowed(ctx context.Context, c *client.Client, e *workEn
 	}
 	var errs []error
 	for _, ws := range list {
-		errs = append(errs, a.changeAllowedOf(ctx, c, ws, verb, change))
+		errs = append(errs, a.changeAllowedOf(ctx, c, ws, remove, change))
 	}
 	return errors.Join(errs...)
 }
 
 // changeAllowedOf changes the rules of a work.
-func (a *command) changeAllowedOf(ctx context.Context, c *client.Client, ws client.Workspace, verb string, change func([]workspace.NetRule) []workspace.NetRule) error {
+func (a *command) changeAllowedOf(ctx context.Context, c *client.Client, ws client.Workspace, remove bool, change func([]workspace.NetRule) []workspace.NetRule) error {
+	verb := "reaches"
+	if remove {
+		verb = "no longer reaches"
+	}
 	if ws.Kind == work.HostKind {
-		a.note("croft: %s reaches every host: its network is open", ws.Name)
+		a.note("croft: %s reaches them %s: its network is open", ws.Name, map[bool]string{false: "already", true: "still"}[remove])
 		return nil
 	}
 	policy := ws.Policy
 	policy.Network.Allow = change(policy.Network.Allow)
 	_, err := c.Change(ctx, ws.ID, client.Change{Policy: &policy})
-	if err != nil && !isOpenWork(ctx, c, ws) && !a.agentRuns(ctx, ws) {
+	if err != nil && !remove && !isOpenWork(ctx, c, ws) && !a.agentRuns(ctx, ws) {
 		// Such as a secret that is not set in this shell: the next start of the agent adds the
 		// rules of the project, with the secrets that there are then.
-		a.note("croft: %s %s them from its next start on: croft work attach %[1]s", ws.Name, verb)
+		a.note("croft: %s reaches them from its next start on: croft work attach %[1]s", ws.Name)
 		return nil
 	}
 	if err != nil {

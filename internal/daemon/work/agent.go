@@ -14,6 +14,7 @@ import (
 	"github.com/tailscale/hujson"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/eval/agent"
 	"github.com/croft-run/croft/internal/lazyregexp"
 )
 
@@ -113,6 +114,9 @@ func Names() []string {
 
 // baseURL returns the URL of the model that the user named, "" if none.
 func (a *Agent) baseURL(u User) string {
+	if base := u.models[a.Name]; base != "" {
+		return base
+	}
 	if a.settingsBase != nil {
 		if base := a.settingsBase(u); base != "" {
 			return base
@@ -126,12 +130,20 @@ const claudeSettings = ".claude/settings.json"
 
 // claudeBase returns the URL of the model in the settings of Claude Code.
 func claudeBase(u User) string {
+	data, err := os.ReadFile(u.userFile(claudeSettings))
+	if err != nil {
+		return ""
+	}
+	return claudeBaseIn(data)
+}
+
+// claudeBaseIn returns the URL of the model in settings of Claude Code, "" if none.
+func claudeBaseIn(settings []byte) string {
 	var s struct {
 		Env map[string]string `json:"env"`
 	}
-	data, err := os.ReadFile(u.userFile(claudeSettings))
-	if err != nil || json.Unmarshal(data, &s) != nil {
-		return ""
+	if json.Unmarshal(settings, &s) != nil {
+		return "" // the agent reports it
 	}
 	return s.Env["ANTHROPIC_BASE_URL"]
 }
@@ -176,14 +188,16 @@ func (c codexConfig) modelProvider() codexProvider {
 	return p
 }
 
-// codexBase returns the URL of the model in the settings of Codex.
-func codexBase(u User) string {
-	var c codexConfig
-	data, err := os.ReadFile(u.userFile(codexSettings))
-	if err != nil || toml.Unmarshal(data, &c) != nil {
+// codexBase returns the URL of the model in the settings of Codex, "" if they do not name one.
+func codexBase(u User) string { return codexBaseWith(u, nil) }
+
+// codexBaseWith returns the URL of the model in the settings of Codex and its arguments.
+func codexBaseWith(u User, words []string) string {
+	_, base, err := agent.CodexModel(agent.Config{UserHome: u.Home, CommandArgs: words})
+	if err != nil || base.Host == "api.openai.com" {
 		return ""
 	}
-	return c.modelProvider().Base
+	return base.String()
 }
 
 // codexKeys returns the variables that the settings of Codex name for keys.

@@ -26,6 +26,8 @@ import (
 type User struct {
 	Home    string
 	Environ []string // in the form of os.Environ
+
+	models map[string]string // URL of the model by agent, where a start names it
 }
 
 // Env returns a variable, "" if it is not set.
@@ -149,6 +151,7 @@ func (s *Start) addAgent(a *Agent, u User) error {
 		}
 		s.Notes = append(s.Notes, fmt.Sprintf("no login of %s: none of the variables %s is set%s", a.Name, strings.Join(a.Keys, ", "), file))
 	}
+	s.noteUnforwarded()
 	args := s.Words
 	if s.NoAsk {
 		args = slices.Concat(a.NoAsk, args)
@@ -254,7 +257,7 @@ func (s *Start) addLogin(a *Agent, u User) error {
 				a.Name, fault.Unauthenticated, t.expires.UTC().Format(time.RFC3339), a.Program)
 		}
 		hosts := t.hosts
-		if a.Base != "" && u.Env(a.Base) != "" || a.Login == claudeLogin && claudeBase(u) != "" {
+		if a.Base != "" && u.Env(a.Base) != "" || a.Login == claudeLogin && a.baseURL(u) != "" {
 			hosts = nil // the endpoint that the user named
 		}
 		s.creds = append(s.creds, credential{t.name, hosts})

@@ -376,3 +376,59 @@ func TestNames(t *testing.T) {
 		}
 	}
 }
+
+// TestNamedModels forwards a gateway on the loopback interface that a start names, and gives it the
+// key. The settings of a project, which may come from anywhere, open no port by themselves.
+func TestNamedModels(t *testing.T) {
+	const at, settings = "http://127.0.0.1:4000", `{"env":{"ANTHROPIC_BASE_URL":"http://127.0.0.1:4000"}}`
+	allowed := []workspace.NetRule{{Host: "127.0.0.1", Ports: []int{4000}}}
+	for _, tt := range []struct {
+		name, agent string
+		words       []string
+		env         map[string]string
+		inProject   bool
+		allow       []workspace.NetRule
+		want, note  string
+	}{
+		{name: "variable", agent: "claude", env: map[string]string{"ANTHROPIC_BASE_URL": at}, want: "127.0.0.1:4000"},
+		{name: "settings as text", agent: "claude", words: []string{"--settings", settings}, want: "127.0.0.1:4000"},
+		{name: "settings as file", agent: "claude", words: []string{"--settings=.claude/settings.json"}, inProject: true, want: "127.0.0.1:4000"},
+		{name: "project", agent: "claude", inProject: true, want: "api.anthropic.com", note: "--allow-net 127.0.0.1:4000"},
+		{name: "project, allowed", agent: "claude", inProject: true, allow: allowed, want: "127.0.0.1:4000"},
+		{name: "codex", agent: "codex", words: []string{"-c", "model_provider=mine", "-c", `model_providers.mine.base_url="http://127.0.0.1:4000/v1"`}, want: "127.0.0.1:4000"},
+		{name: "codex --oss", agent: "codex", words: []string{"--oss"}, want: "localhost:11434"},
+		{name: "codex --local-provider", agent: "codex", words: []string{"--oss", "--local-provider", "lmstudio"}, want: "localhost:1234"},
+		{name: "not understood", agent: "gemini", words: []string{"--endpoint", "http://localhost:4000/x"}, want: "generativelanguage.googleapis.com", note: "--allow-net localhost:4000"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			u, p := user(t, "ANTHROPIC_API_KEY=planted-key-01234567", "OPENAI_API_KEY=planted-key-01234567", "GEMINI_API_KEY=planted-key-01234567")
+			if tt.inProject {
+				put(t, p.Dir, map[string]string{".claude/settings.json": settings})
+			}
+			opts := Options{Project: p, Agent: FindAgent(tt.agent), Words: tt.words, Allow: tt.allow}
+			u = u.ForStart(opts, tt.env)
+			s, err := New(opts, u)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := map[string]string{}
+			for _, r := range s.rules() {
+				at := r.Host
+				for _, port := range r.Ports {
+					at += fmt.Sprintf(":%d", port)
+				}
+				got[at] = r.Credential
+			}
+			key := FindAgent(tt.agent).Keys[0]
+			if diff := cmp.Diff(map[string]string{tt.want: strings.ToLower(key)}, got); diff != "" {
+				t.Errorf("credentials by host (-want +got):\n%s", diff)
+			}
+			if plain := u.Secrets()[strings.ToLower(key)].Plain; plain != (tt.note == "") {
+				t.Errorf("the key is sent over plain HTTP: %t", plain)
+			}
+			if notes := strings.Join(s.Notes, "\n"); strings.Contains(notes, "--allow-net") != (tt.note != "") || !strings.Contains(notes, tt.note) {
+				t.Errorf("the notes are %q, want %q", notes, tt.note)
+			}
+		})
+	}
+}

@@ -36,7 +36,7 @@ func (c codex) Prepare(_ context.Context, in Input) (Invocation, error) {
 	}
 	env := c.envOver(map[string]string{"CODEX_HOME": d.path(codexHome), "CODEX_SQLITE_HOME": d.path(sqlite)})
 	hosts := c.modelHosts("OPENAI_BASE_URL", "api.openai.com", "chatgpt.com", "auth.openai.com")
-	if provider, base, err := codexModel(c.cfg); err == nil && provider != "" { // Codex reports wrong settings itself
+	if provider, base, err := CodexModel(c.cfg); err == nil && provider != "" { // Codex reports wrong settings itself
 		hosts = []string{base.Host}
 	}
 	return Invocation{Argv: c.execArgv(in, tools), Env: env, Dir: in.Dir, user: d.user, Hosts: hosts}, nil

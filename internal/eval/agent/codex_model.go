@@ -23,6 +23,8 @@ type codexSettings struct {
 	OpenAI    string                   `toml:"openai_base_url"`
 	Providers map[string]codexProvider `toml:"model_providers"`
 	Profiles  map[string]codexSettings `toml:"profiles"`
+
+	local string // the provider of --oss
 }
 
 type codexProvider struct {
@@ -32,9 +34,9 @@ type codexProvider struct {
 // codexKnown are built-in providers of Codex, beside openai.
 var codexKnown = map[string]string{"ollama": "http://localhost:11434/v1", "lmstudio": "http://localhost:1234/v1"}
 
-// codexModel returns the model provider of Codex, "" for OpenAI, and its URL: from its
+// CodexModel returns the model provider of Codex, "" for OpenAI, and its URL: from its
 // settings file, overridden by its arguments.
-func codexModel(cfg Config) (provider string, base *url.URL, err error) {
+func CodexModel(cfg Config) (provider string, base *url.URL, err error) {
 	var s codexSettings
 	if cfg.UserHome != "" {
 		data, err := os.ReadFile(filepath.Join(cfg.UserHome, ".codex", "config.toml"))
@@ -50,6 +52,7 @@ func codexModel(cfg Config) (provider string, base *url.URL, err error) {
 	if p := s.Profiles[s.Profile]; p.Provider != "" {
 		provider = p.Provider
 	}
+	provider = cmp.Or(s.local, provider)
 	at := cmp.Or(s.Providers[provider].Base, codexKnown[provider])
 	if provider == "" || provider == "openai" {
 		provider, at = "", cmp.Or(cfg.Env["OPENAI_BASE_URL"], cmp.Or(s.OpenAI, "https://api.openai.com/v1"))
@@ -63,7 +66,7 @@ func codexModel(cfg Config) (provider string, base *url.URL, err error) {
 	return provider, base, nil
 }
 
-// applyArgs applies -c KEY=VALUE and --profile arguments.
+// applyArgs applies -c KEY=VALUE, --profile, --oss and --local-provider arguments.
 func (s *codexSettings) applyArgs(args []string) {
 	for i, arg := range args {
 		flag, value, joined := strings.Cut(arg, "=")
@@ -75,6 +78,10 @@ func (s *codexSettings) applyArgs(args []string) {
 			s.Profile = value
 		case "-c", "--config":
 			s.set(value)
+		case "--oss":
+			s.local = cmp.Or(s.local, "ollama")
+		case "--local-provider":
+			s.local = value
 		}
 	}
 }
@@ -114,7 +121,7 @@ func setIn[V any](m map[string]V, key string, value V) map[string]V {
 
 // redirectCodex makes Codex send model requests to base.
 func redirectCodex(cfg Config, base string) (Config, *url.URL, error) {
-	provider, up, err := codexModel(cfg)
+	provider, up, err := CodexModel(cfg)
 	if err != nil {
 		return cfg, nil, err
 	}
