@@ -124,7 +124,7 @@ func (k *Keys) Authenticate(ctx context.Context, text string) (Principal, error)
 }
 
 func (k *Keys) find(ctx context.Context, text string) (Key, error) {
-	unknown := fmt.Errorf("API key: %w: this server does not know it; croft key create makes one", fault.Unauthenticated)
+	unknown := fmt.Errorf("API key: %w: this server does not know it; give a key of this server: croft key create makes one on its host", fault.Unauthenticated)
 	if !strings.HasPrefix(text, Prefix) {
 		return Key{}, unknown
 	}

@@ -46,6 +46,9 @@ type workOptions struct {
 	start     work.Options
 }
 
+// mostParallel bounds the copies that one command makes: each has an agent, and its own disk space.
+const mostParallel = 32
+
 func (a *command) workCommand() *cobra.Command {
 	var opts workOptions
 	cmd := &cobra.Command{
@@ -91,6 +94,9 @@ The exit status is that of the agent; 125 is an error of croft itself.`,
 		if opts.parallel < 1 {
 			return usagef("--parallel %d: give a number of copies, at least 1", opts.parallel)
 		}
+		if opts.parallel > mostParallel {
+			return usagef("--parallel %d: give a number of copies, at most %d", opts.parallel, mostParallel)
+		}
 		if opts.parallel > 1 && opts.start.InPlace {
 			return usagef("--parallel %d: --in-place has no copy, so that there is one work at a time", opts.parallel)
 		}
@@ -99,7 +105,7 @@ The exit status is that of the agent; 125 is an error of croft itself.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&opts.name, "name", "", "name of the work (default the project and the agent, such as app-claude)")
-	f.IntVar(&opts.parallel, "parallel", 1, "start this many independent copies, each with its own agent; attach to one with croft work attach")
+	f.IntVar(&opts.parallel, "parallel", 1, fmt.Sprintf("start this many independent copies, at most %d, each with its own agent; attach to one with croft work attach", mostParallel))
 	f.StringVar(&opts.isolation, "isolation", "", "minimum level of isolation: none, process, bubblewrap, namespaces, gvisor; none runs the agent unconfined, in a copy of the project (default the sandbox's)")
 	f.StringArrayVar(&opts.allowNet, "allow-net", nil, "allow network access to HOST[:PORT], or to a registry (@npm, @pypi, @go, @cargo), and remember it for the project; may be given several times")
 	f.BoolVar(&opts.start.InPlace, "in-place", false, "no copy: the agent works in the project's directory itself")
@@ -345,6 +351,12 @@ func (a *command) createWork(ctx context.Context, c *client.Client, p work.Proje
 		}
 		if err == nil {
 			a.warnUnenforced(rec)
+		}
+		if fault.Of(err) == fault.AlreadyExists {
+			works, lerr := a.works(ctx, c, "")
+			if lerr == nil && slices.ContainsFunc(works, func(ws client.Workspace) bool { return ws.Name == name }) {
+				err = fmt.Errorf("work %q: %w: croft work attach %[1]s returns to it, croft work discard %[1]s removes it", name, fault.AlreadyExists)
+			}
 		}
 		return rec, err
 	}

@@ -482,6 +482,8 @@ func TestWorkMistakes(t *testing.T) {
 	says("has no work", "work", "diff")
 	says("one changed 1 file", "work", "--name", "one", "--", "sh", "-c", "echo x > f")
 	says("two changed 1 file", "work", "--name", "two", "--", "sh", "-c", "echo x > g")
+	says("work \"one\": already exists\nhint: croft work attach one returns to it, croft work discard one removes it", "work", "--name", "one", "--", "true")
+	says("--parallel 33: give a number of copies, at most 32", "work", "--parallel", "33", "--", "true")
 	says("no change at nofile, and the project has no such file, nor a work of that name\n", "work", "diff", "one", "nofile")
 	says("no change at .git\n", "work", "diff", "one", ".git", "f")
 	says(`work "three": not found`, "work", "discard", "one", "three")
@@ -497,6 +499,15 @@ func TestWorkMistakes(t *testing.T) {
 	says("nothing to apply", "work", "apply", "one")
 	if err := os.WriteFile(filepath.Join(dir, "f"), []byte("mine"), 0o644); err != nil {
 		t.Fatal(err)
+	}
+	take := "croft ws get two g " + filepath.Join(dir, "g")
+	if err := os.WriteFile(filepath.Join(dir, "g"), []byte("mine"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	says("to take the other one, use "+take+"\n", "work", "apply", "two")
+	says("got 1 file", strings.Fields(take)[1:]...)
+	if text, err := os.ReadFile(filepath.Join(dir, "g")); err != nil || string(text) != "x\n" {
+		t.Errorf("after %s g is %q, %v", take, text, err)
 	}
 	says("changed since: f; undo would overwrite them; --force does so\n", "work", "undo")
 	says("--force does so; a later apply is undone first", "work", "undo", "one")

@@ -536,9 +536,18 @@ func conflictAdvice(c *snapshot.Conflict, opts wsApplyOptions) string {
 	case snapshot.ConflictMode, snapshot.ConflictType:
 		return "; it stays as it is"
 	case snapshot.ConflictOurs:
-		return fmt.Sprintf("; it stays removed: to take it, use croft ws get %s %s", opts.name, printable(c.Path))
+		return "; it stays removed: to take it, use " + takeCommand(c, opts)
 	}
-	return fmt.Sprintf("; it stays as it is: to take the other one, use croft ws get %s %s", opts.name, printable(c.Path))
+	return "; it stays as it is: to take the other one, use " + takeCommand(c, opts)
+}
+
+// takeCommand returns the command that takes the file of the workspace in a conflict.
+func takeCommand(c *snapshot.Conflict, opts wsApplyOptions) string {
+	name, from := shellQuote(opts.name), printable(shellQuote(c.Path))
+	if !isDirectory(opts.dir) {
+		return fmt.Sprintf("croft ws get %s %s - | croft ws put %s - %[2]s", name, from, shellQuote(opts.dir))
+	}
+	return fmt.Sprintf("croft ws get %s %s %s", name, from, printable(shellQuote(filepath.Join(opts.dir, c.Path))))
 }
 
 func writeLines(w io.Writer, paths []string) error {

@@ -184,7 +184,7 @@ func (g Guard) principal(ctx context.Context, text string) (auth.Principal, erro
 	case g.Keys != nil && strings.HasPrefix(text, auth.Prefix):
 		return g.Keys.Authenticate(ctx, text)
 	}
-	return auth.Principal{}, fmt.Errorf("request: %w: wrong token: it is neither the token of the server, which croft up prints, nor an API key, %s and 40 hexadecimal digits; croft key create makes one", fault.Unauthenticated, auth.Prefix)
+	return auth.Principal{}, fmt.Errorf("request: %w: wrong token: it is neither the token of the server, which croft up prints, nor an API key, %s and 40 hexadecimal digits; give a key of this server: croft key create makes one on its host", fault.Unauthenticated, auth.Prefix)
 }
 
 // A Call is a call that may change something, for Audit.
