@@ -300,10 +300,25 @@ grep -q '^NoNewPrivs:.*1$' /proc/self/status || { echo "there may be new privile
 echo isolated
 `
 
+// engineTestTimeout bounds the test of an engine, whose image is there.
+const engineTestTimeout = 30 * time.Second
+
 // testEngine starts a container of an image and runs isolationScript in it.
 func (p *Provider) testEngine(ctx context.Context, info Info, runtime string, volume bool, image string) (*engineProof, error) {
 	f := &engineProof{Proof: proofVersion, Runtime: runtime, Volume: volume, UID: p.workloadUID(info, volume), info: info, image: image}
-	err := p.withProbeDir(ctx, func(dir string) error { return p.testEngineIn(ctx, dir, f) })
+	err := p.withProbeDir(ctx, func(dir string) error {
+		// An engine that can't start a container does not always say so, such as rootless Podman
+		// without systemd, and the guest that bounds the commands is not there then.
+		soon, cancel := context.WithTimeout(ctx, min(engineTestTimeout, p.cfg.AnswerTimeout))
+		defer cancel()
+		err := p.testEngineIn(soon, dir, f)
+		if soon.Err() != nil && ctx.Err() == nil {
+			return fmt.Errorf("%w: a container did not start and answer within %v; check whether the engine runs one by itself "+
+				"(rootless Podman without a systemd session of the user needs cgroup_manager = \"cgroupfs\" in containers.conf)",
+				fault.Unavailable, min(engineTestTimeout, p.cfg.AnswerTimeout))
+		}
+		return err
+	})
 	if isNotShared(err) && !volume {
 		f.NoHostMounts = true
 		return f, nil

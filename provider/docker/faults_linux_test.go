@@ -445,6 +445,25 @@ func TestCreatingIsHeardOut(t *testing.T) {
 	})
 }
 
+// TestEngineTestHangs: an engine on which no container starts is found out before a user gives up.
+func TestEngineTestHangs(t *testing.T) {
+	engine := newFake(nil)
+	for _, method := range []string{"Image", "Create", "Start"} {
+		engine.on(method, hang)
+	}
+	p, err := New(&Config{Root: t.TempDir(), Engine: engine})
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		_, err := p.testEngine(t.Context(), Info{}, "", false, "img:1")
+		if fault.Of(err) != fault.Unavailable || !strings.Contains(err.Error(), "within 30s") || time.Since(begin) > 45*time.Second {
+			t.Errorf("after %v: %v", time.Since(begin), err)
+		}
+	})
+}
+
 func TestIsolationThatNoContainerGives(t *testing.T) {
 	p, err := New(&Config{Root: t.TempDir(), Engine: newFake(nil)})
 	if err != nil {
