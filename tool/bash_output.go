@@ -21,7 +21,7 @@ const (
 
 type bashOutputInput struct {
 	ShellID string `json:"shell_id" jsonschema:"id of a background command or of truncated output" croft:"name"`
-	Stream  string `json:"stream,omitempty" jsonschema:"with offset: stdout (the default) or stderr" enum:"stdout|stderr"`
+	Stream  string `json:"stream,omitempty" jsonschema:"with offset; default stdout" enum:"stdout|stderr"`
 	Offset  *int64 `json:"offset,omitempty" jsonschema:"read one stream from this byte on; default both streams, head and tail of long ones"`
 	Limit   int64  `json:"limit,omitempty" jsonschema:"with offset: how many bytes; default and at most what an answer may have"`
 }

@@ -18,7 +18,7 @@ type grepInput struct {
 	Type            string `json:"type,omitempty" jsonschema:"only files of this type, such as go, py, js, ts, rust, java"`
 	CaseInsensitive bool   `json:"case_insensitive,omitempty" jsonschema:"ignore case"`
 	Multiline       bool   `json:"multiline,omitempty" jsonschema:"a match may span lines, and . matches newlines"`
-	OutputMode      string `json:"output_mode,omitempty" jsonschema:"content (the default), files_with_matches or count" enum:"content|files_with_matches|count"`
+	OutputMode      string `json:"output_mode,omitempty" jsonschema:"default content" enum:"content|files_with_matches|count"`
 	Before          int    `json:"before,omitempty" jsonschema:"lines to show before a match"`
 	After           int    `json:"after,omitempty" jsonschema:"lines to show after a match"`
 	Context         int    `json:"context,omitempty" jsonschema:"lines to show before and after a match"`

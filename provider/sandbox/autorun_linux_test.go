@@ -307,7 +307,10 @@ func TestSwapBetweenJudgementAndMount(t *testing.T) {
 						s.Dir = dir
 					}
 				})
-				p.afterDirCheck = func(at string) { swap(t, how, at, secret) }
+				p.afterDirCheck = func(at string) {
+					p.afterDirCheck = nil // once
+					swap(t, how, at, secret)
+				}
 				res, err := ws.Shell.Run(t.Context(), driver.Command{Script: "cat " + dir + "/f; echo changed > " + dir + "/f"})
 				if bytes.Contains(res.Stdout, []byte("hidden")) {
 					t.Errorf("what was not judged is shown: %q", res.Stdout)

@@ -20,7 +20,7 @@ func (a *command) evalListCommand() *cobra.Command {
 		}),
 	}
 	cmd.Flags().StringVar(&config, "config", "", "configuration of the suite (default the nearest one)")
-	cmd.Flags().StringVar(&provider, "provider", "", "as for croft eval run: with another than sandbox, Node may run without a sandbox on a host that has none")
+	cmd.Flags().StringVar(&provider, "provider", "", "kind of workspace, as for croft eval run: with another than sandbox, Node may run without a sandbox on a host that has none")
 	return cmd
 }
 

@@ -371,7 +371,7 @@ func TestAgentWithSeveralWorkspaces(t *testing.T) {
 	if got := a.ok("workspace_run", m{"cmd": "cat", "args": []string{"f"}, "workspace": "primary"}); !strings.Contains(got, "stdout:\nx\n") {
 		t.Errorf("got %q", got)
 	}
-	if got := a.ok("workspace_grep", m{"pattern": "x", "workspace": "all"}); got != "=== extension ===\n\n\n=== primary ===\nf:1:x\n" {
+	if got := a.ok("workspace_grep", m{"pattern": "x", "workspace": "all"}); got != "=== extension ===\nno match\n\n=== primary ===\nf:1:x\n" {
 		t.Errorf("got %q", got)
 	}
 	// One workspace can't see the other, in no way.

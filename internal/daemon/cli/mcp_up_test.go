@@ -127,7 +127,7 @@ func TestAgentsOnUp(t *testing.T) {
 	if got, failed := a.call("Read", m{"file_path": "f"}); !failed || !strings.HasPrefix(got, "multi-workspace sandbox: 2 workspaces configured (one, two)") {
 		t.Errorf("got %q, %v", got, failed)
 	}
-	if got := a.ok("Glob", m{"pattern": "*", "workspace": "all"}); got != "=== one ===\nf\n\n=== two ===\n\n" {
+	if got := a.ok("Glob", m{"pattern": "*", "workspace": "all"}); got != "=== one ===\nf\n\n=== two ===\nno file matches\n" {
 		t.Errorf("got %q", got)
 	}
 	must(t, on("ws", "rm", "two"))

@@ -494,7 +494,8 @@ func (a *command) workCompare(ctx context.Context, c *client.Client, list []clie
 		return outcome
 	}
 	projects := map[string]string{} // outcomes, by the snapshot that works started from
-	var starts []comparedWork       // the columns of the project: one, unless it changed between the starts of the works
+	outcomes := map[string]bool{}
+	var starts []comparedWork // the columns of the project: one, unless the outcomes differ
 	for _, ws := range list {
 		d, err := fetchDiff(ctx, c, ws.ID, client.DiffOptions{Text: true})
 		if err != nil {
@@ -511,8 +512,9 @@ func (a *command) workCompare(ctx context.Context, c *client.Client, list []clie
 				return fmt.Errorf("%s: %w", ws.Name, err)
 			}
 			if _, ok := projects[origin]; !ok && origin != "" {
-				projects[origin] = tests(ws.ID, client.ForkOptions{Snapshot: origin, CrossSession: true})
-				starts = append(starts, comparedWork{Name: "project of " + ws.Name, Tests: projects[origin]})
+				outcome := tests(ws.ID, client.ForkOptions{Snapshot: origin, CrossSession: true})
+				projects[origin], outcomes[outcome] = outcome, true
+				starts = append(starts, comparedWork{Name: "project of " + ws.Name, Tests: outcome})
 			}
 			one.Tests, one.Project = tests(ws.ID, client.ForkOptions{}), projects[origin]
 		}
@@ -521,7 +523,8 @@ func (a *command) workCompare(ctx context.Context, c *client.Client, list []clie
 	slices.Sort(files)
 	return a.printAnswer(all, func(w io.Writer) error {
 		head, agents, lines, tests := []string{""}, []string{"agent"}, []string{"changed"}, []string{"tests"}
-		if len(starts) == 1 {
+		if len(outcomes) == 1 {
+			starts = starts[:1]
 			starts[0].Name = "project"
 		}
 		columns := slices.Concat(starts, all)

@@ -18,7 +18,7 @@ const (
 
 type editCodeInput struct {
 	FilePath string `json:"file_path" jsonschema:"path of the file" croft:"path"`
-	Action   string `json:"action" jsonschema:"body, signature, insert_after, or rename within the file" enum:"body|signature|insert_after|rename"`
+	Action   string `json:"action" jsonschema:"rename is within the file" enum:"body|signature|insert_after|rename"`
 	Name     string `json:"name" jsonschema:"function or method: F, (*T).M and (T).M in Go, or Class.method; with rename any name"`
 	Code     string `json:"code" jsonschema:"statements without the braces, everything before the body, a whole new method with its comment, or the new name"`
 }

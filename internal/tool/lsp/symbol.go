@@ -18,7 +18,7 @@ const (
 )
 
 type symbolInput struct {
-	Ask      string `json:"ask" jsonschema:"definition, references or hover of a symbol; outline: declarations of the file; search: symbols of the project by name; diagnostics: errors and warnings of the file" enum:"definition|references|hover|outline|search|diagnostics"`
+	Ask      string `json:"ask" jsonschema:"outline: declarations of the file; search: symbols of the project by name; diagnostics: errors and warnings of the file" enum:"definition|references|hover|outline|search|diagnostics"`
 	FilePath string `json:"file_path,omitempty" jsonschema:"path of the file; with name or for search it may be left out" croft:"path"`
 	Line     int    `json:"line,omitempty" jsonschema:"line, counted from 1"`
 	Col      int    `json:"col,omitempty" jsonschema:"column, counted in characters from 1"`

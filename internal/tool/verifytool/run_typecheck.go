@@ -9,7 +9,7 @@ import (
 )
 
 type checkKindInput struct {
-	Kind string `json:"kind,omitempty" jsonschema:"lint or typecheck; default both" enum:"lint|typecheck"`
+	Kind string `json:"kind,omitempty" jsonschema:"default both" enum:"lint|typecheck"`
 
 	Language string   `json:"language,omitempty" jsonschema:"project to use if there are several: go, rust, node, python, java or another that profile names; all runs each"`
 	Files    []string `json:"files,omitempty" jsonschema:"only these files: paths relative to the workspace; default everything" croft:"path"`
