@@ -234,9 +234,9 @@ func (e Edits) Move(ctx context.Context, ws *workspace.Workspace, edit Edit, red
 		if err != nil {
 			return Edit{}, err
 		}
-		switch {
-		case now.Digest == from.Digest:
-		case now.Digest == to.Digest:
+		switch now.Digest {
+		case from.Digest:
+		case to.Digest:
 			already = append(already, i)
 			moved.Already = append(moved.Already, f.Path)
 			continue

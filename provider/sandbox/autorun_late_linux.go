@@ -268,13 +268,13 @@ func (w *gitWatch) walk(fd int, at lateGit, depth int, seen *int) {
 	}
 	for _, e := range entries {
 		to := lateGit{at.top, path.Join(at.rel, e.Name())}
-		switch sub, err := -1, error(nil); {
+		switch {
 		case e.Name() == ".git":
 			w.add(to)
 		case e.Name() == "HEAD":
 			w.bare[at] = true
 		case e.IsDir():
-			if sub, err = openDirAt(fd, e.Name()); err == nil {
+			if sub, err := openDirAt(fd, e.Name()); err == nil {
 				w.walk(sub, to, depth+1, seen)
 			} else if errors.Is(err, os.ErrPermission) {
 				w.blind[to] = true
@@ -650,7 +650,10 @@ func (h *handle) lateProtection(u *launchSpec, top shownDir) (*autorunProtection
 	if p.root, err = os.OpenRoot(d.procPath()); err != nil {
 		return nil, nil, errors.Join(err, d.file.Close())
 	}
-	return p, func() { p.root.Close(); d.file.Close() }, nil
+	return p, func() {
+		defer d.file.Close()
+		p.root.Close() //nolint:errcheck // closing a directory can lose nothing
+	}, nil
 }
 
 // lateMountsIn is lateMounts for one directory of the user.

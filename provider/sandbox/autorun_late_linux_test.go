@@ -304,7 +304,7 @@ func TestGitAttackUnseenRepository(t *testing.T) {
 		evil, mark := trap(t, dir)
 		_, ws, _ := inPlace(t, dir, mode)
 		output(t, ws, "mkdir -m 311 lib")
-		t.Cleanup(func() { os.Chmod(filepath.Join(dir, "lib"), 0o755) }) //nolint:errcheck // it may be gone
+		t.Cleanup(func() { os.Chmod(filepath.Join(dir, "lib"), 0o755) })
 		git(t, dir, "clone", "-q", from, "lib/vend")
 		git(t, dir, "clone", "-q", "--bare", from, "bare.git")
 		git(t, dir, "clone", "-q", "--separate-git-dir="+filepath.Join(dir, "sep.git"), from, "wt")
@@ -313,7 +313,7 @@ for h in pre-commit post-index-change reference-transaction; do (mkdir -p $d/hoo
 (printf '[core]\n\tfsmonitor = %s\n' $evil >> $d/config) 2>/dev/null; mkdir fake; cp -r $d/* fake
 printf '[core]\n\tfsmonitor = %s\n' $evil >> fake/config
 case $d in lib/*) ;; *) (echo "$PWD/fake" > $d/commondir) 2>/dev/null;; esac; done; chmod 755 lib; true`)
-		os.Chmod(filepath.Join(dir, "lib"), 0o755) //nolint:errcheck // checked by git
+		os.Chmod(filepath.Join(dir, "lib"), 0o755)
 		runsNothing(t, mark, dir, filepath.Join(dir, "lib/vend"), filepath.Join(dir, "wt"))
 		git(t, filepath.Join(dir, "bare.git"), "update-ref", "refs/heads/other", "HEAD")
 		if exists(mark) {
