@@ -238,11 +238,7 @@ func (a *command) wsApply(ctx context.Context, opts wsApplyOptions) error {
 			}
 			ws = direct
 		}
-		base, theirs, err := comparedTrees(ctx, ws, opts.from, opts.to)
-		if err != nil {
-			return err
-		}
-		d, err := a.compareForApply(ctx, c, ws, base, theirs, &opts)
+		base, theirs, d, err := a.compareForApply(ctx, c, ws, &opts)
 		if err != nil || len(d.Changes) == 0 {
 			return err
 		}
@@ -414,29 +410,34 @@ func (a *command) wsApplyInto(ctx context.Context, opts wsApplyOptions, paths []
 }
 
 // compareForApply compares a workspace with the state that it is merged from, and
-// restricts opts.apply to the changed paths.
-func (a *command) compareForApply(ctx context.Context, c *client.Client, ws *workspace.Workspace, base, theirs snapshot.Tree,
-	opts *wsApplyOptions) (d *snapshot.Comparison, err error) {
+// restricts opts.apply to the changed paths. It also returns the two trees.
+func (a *command) compareForApply(ctx context.Context, c *client.Client, ws *workspace.Workspace, opts *wsApplyOptions) (
+	base, theirs snapshot.Tree, d *snapshot.Comparison, err error,
+) {
+	here := ctx
+	var stop func()
 	if a.server == "" {
-		here, stop := a.showLocalProgress(ctx, "comparing")
-		d, err = snapshot.Diff(here, base, theirs, &snapshot.DiffOptions{Only: opts.apply.Only, NoGit: true, NoIgnored: !opts.apply.Ignored})
-		stop()
+		here, stop = a.showLocalProgress(ctx, "comparing")
 	} else {
-		stop := a.showProgress(ctx, c, ws.ID(), "comparing")
-		d, err = fetchDiff(ctx, c, ws.ID(), client.DiffOptions{From: opts.from, To: opts.to, Paths: opts.apply.Only, Ignored: opts.apply.Ignored})
-		stop()
+		stop = a.showProgress(ctx, c, ws.ID(), "comparing")
 	}
+	if base, theirs, err = comparedTrees(here, ws, opts.from, opts.to); err == nil && a.server == "" {
+		d, err = snapshot.Diff(here, base, theirs, &snapshot.DiffOptions{Only: opts.apply.Only, NoGit: true, NoIgnored: !opts.apply.Ignored})
+	} else if err == nil {
+		d, err = fetchDiff(ctx, c, ws.ID(), client.DiffOptions{From: opts.from, To: opts.to, Paths: opts.apply.Only, Ignored: opts.apply.Ignored})
+	}
+	stop()
 	if err != nil {
-		return nil, err
+		return nil, nil, nil, err
 	}
 	if len(d.Changes) == 0 && (len(opts.apply.Only) > 0 || len(opts.apply.Hunks) > 0) {
-		return nil, fmt.Errorf("apply %s: %w: nothing changed at these paths", strings.Join(slices.Concat(opts.apply.Only, slices.Sorted(maps.Keys(opts.apply.Hunks))), ", "), fault.NotFound)
+		return nil, nil, nil, fmt.Errorf("apply %s: %w: nothing changed at these paths", strings.Join(slices.Concat(opts.apply.Only, slices.Sorted(maps.Keys(opts.apply.Hunks))), ", "), fault.NotFound)
 	}
 	if len(d.Changes) == 0 {
 		a.note("nothing changed in %s", opts.name)
 		res := &snapshot.Applied{Merged: &snapshot.Merged{Applied: []string{}}, Done: true}
 		res.AddScope(d)
-		return d, a.printMerge(res, res.Merged, false, *opts)
+		return base, theirs, d, a.printMerge(res, res.Merged, false, *opts)
 	}
 	if opts.apply.Only == nil && len(opts.apply.Hunks) == 0 {
 		for _, ch := range d.Changes {
@@ -446,7 +447,7 @@ func (a *command) compareForApply(ctx context.Context, c *client.Client, ws *wor
 			}
 		}
 	}
-	return d, nil
+	return base, theirs, d, nil
 }
 
 // comparedTrees returns the base of a workspace, and the tree that is merged: a snapshot, or
