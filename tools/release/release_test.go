@@ -451,6 +451,11 @@ func testDebian(t *testing.T, dist string) {
 		return string(out)
 	}
 	install := section(t, string(readme), "Install")
+	page, err := os.ReadFile("../../docs/install.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	removal := string(page)
 	fetch := find(t, install, `(?m)^(curl .*install\.sh.*)$`)
 	const releases = "https://github.com/croft-run/croft/releases/latest/download"
 	if !strings.Contains(fetch, releases) {
@@ -461,16 +466,16 @@ func testDebian(t *testing.T, dist string) {
 	if out := login("croft version"); !strings.Contains(out, "croft "+testVersion+" ") {
 		t.Errorf("croft version prints %s", out)
 	}
-	work := find(t, section(t, string(readme), "60 seconds"), "(?s)```sh\n([^`]*croft work [^`]*)```")
-	work = regexp.MustCompile(`(?m)^(croft work apply.*)$`).ReplaceAllString(work, "[ ! -e new.txt ]\n$1\n[ -e new.txt ] && grep -q two numbers")
+	work := find(t, section(t, string(readme), "An agent in your project"), "(?s)```sh\n([^`]*croft work [^`]*)```")
+	work = regexp.MustCompile(`(?m)^(croft work apply.*)$`).ReplaceAllString(work, "grep 'a - b' calc.py\n$1\ngrep 'a + b' calc.py")
 	login("set -ex\n" + work)
-	list := login(find(t, install, "`(croft uninstall --dry-run)`"))
+	list := login(find(t, removal, `(?m)^(croft uninstall --dry-run)`))
 	for _, want := range []string{"workspace ", "/home/user/.local/share/croft ", "/home/user/.local/bin/croft ", "manual pages"} {
 		if !strings.Contains(list, want) {
 			t.Errorf("croft uninstall --dry-run does not list %q:\n%s", want, list)
 		}
 	}
-	login(find(t, install, "`(croft uninstall --yes)`"))
+	login("croft uninstall --yes")
 	left, err := readDir(filepath.Join(root, "home/user"))
 	if err != nil {
 		t.Fatal(err)
@@ -480,7 +485,7 @@ func testDebian(t *testing.T, dist string) {
 			t.Errorf("after croft uninstall there is %s", name)
 		}
 	}
-	if _, err := os.Stat(filepath.Join(root, "home/user/app/numbers")); err != nil {
+	if _, err := os.Stat(filepath.Join(root, "home/user/app/calc.py")); err != nil {
 		t.Errorf("the project of the user is gone: %v", err)
 	}
 }
