@@ -2,10 +2,13 @@ package sandbox
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -300,6 +303,32 @@ if ($first) {
 print $first + $second, " of $size bytes, then $again"' 2>&1`)
 		if got != want {
 			t.Errorf("got %q, want %q", got, want)
+		}
+	})
+}
+
+// TestUnboundNetlinkIsSaid opens a workspace on a host whose kernel can't bound netlink sockets:
+// the workspace works, and the levels and the traits say what it lacks.
+func TestUnboundNetlinkIsSaid(t *testing.T) {
+	atEachLevel(t, func(t *testing.T, p *Provider, level driver.Isolation) {
+		p.noNotify = errors.New("an old kernel")
+		const more = 200 // above the bound
+		sockets := output(t, open(t, p), fmt.Sprintf(`perl -MSocket -e 'my @all; while (@all < %d && socket(my $s, 16, SOCK_RAW, 0)) { push @all, $s } print scalar @all'`, more))
+		unbound := level == driver.IsolationNamespaces || level == driver.IsolationBubblewrap
+		if unbound && sockets != strconv.Itoa(more) {
+			t.Errorf("%s sockets were made, want %d", sockets, more)
+		}
+		traits, err := p.Probe(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if memory := traits.Limits[driver.ResourceMemory]; memory.Enforced() && unbound != strings.Contains(memory.By, "netlink sockets are not counted: an old kernel") {
+			t.Errorf("the traits say %+v", memory)
+		}
+		for _, r := range p.Levels(t.Context()) {
+			if r.Level == level && unbound != strings.Contains(strings.Join(r.Lacks, "\n"), "netlink sockets take memory of the host") {
+				t.Errorf("the report says %q", r.Lacks)
+			}
 		}
 	})
 }

@@ -39,7 +39,10 @@ func (p *Provider) launchBubblewrap(l *launch, u launchSpec) error {
 	l.Binary, l.Sys, l.Socket, l.SendRoot = bin.Path, &syscall.SysProcAttr{Setsid: true}, u.socket, u.filesInMount()
 	l.Config = guestproto.Config{
 		Workspace: u.id, Level: driver.IsolationBubblewrap, Root: u.guestDir, UID: -1, Env: baseEnv(u),
-		Confine: guestproto.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true, NoSetID: u.showsHostDirs(), BrokerConnect: u.showsHostDirs(), ConnectBelow: u.socketDirs()},
+		Confine: guestproto.Confine{
+			NoNewPrivs: true, DropCaps: true, Seccomp: true, NoSetID: u.showsHostDirs(), BrokerConnect: u.showsHostDirs(), ConnectBelow: u.socketDirs(),
+			BoundNetlink: u.level.netlinkUnbound(p) == nil,
+		},
 	}
 	b := &bwrapLaunch{launch: l, source: map[string]string{}}
 	mounts, err := p.bwrapMounts(b, u)

@@ -148,6 +148,7 @@ func (p *Provider) launchNamespaces(l *launch, u launchSpec) error {
 	}
 	if !u.level.gvisor { // which has its own rule, see addBundle
 		l.Config.Confine.BrokerConnect, l.Config.Confine.ConnectBelow = u.showsHostDirs(), u.socketDirs()
+		l.Config.Confine.BoundNetlink = u.level.netlinkUnbound(p) == nil
 	}
 	if !p.ids.root {
 		l.Config.UID = -1

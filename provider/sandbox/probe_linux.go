@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/host/guest/supervise"
+	"github.com/croft-run/croft/internal/host/guestproto"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -36,6 +38,18 @@ type level struct {
 
 // canOverlay reports whether workspaces of this level can use overlayfs.
 func (l *level) canOverlay() bool { return !l.noMounts && l.name != driver.IsolationBubblewrap }
+
+// netlink reports whether workspaces of this level have netlink sockets of the host's kernel.
+func (l *level) netlink() bool { return !l.noMounts && !l.gvisor }
+
+// netlinkUnbound returns why the netlink sockets of a workspace of this level are not bounded
+// on this host, or nil.
+func (l *level) netlinkUnbound(p *Provider) error {
+	if l.noMounts || l.gvisor {
+		return nil // it has none, or its own
+	}
+	return cmp.Or(p.noNotify, guestproto.SeccompNotifies())
+}
 
 // levels lists all levels, the strongest first and the fastest among equals.
 var levels = []*level{
@@ -161,9 +175,13 @@ type probe struct {
 func (p *Provider) Levels(ctx context.Context) []LevelReport {
 	var reports []LevelReport
 	for _, l := range levels {
-		r := LevelReport{Level: l.name, Works: true, Proof: l.proof, Lacks: l.lacks}
+		lacks := l.lacks
+		if err := l.netlinkUnbound(p); err != nil {
+			lacks = append(lacks[:len(lacks):len(lacks)], "netlink sockets take memory of the host beyond the memory limit: "+err.Error())
+		}
+		r := LevelReport{Level: l.name, Works: true, Proof: l.proof, Lacks: lacks}
 		if err := p.probeLevel(ctx, l, true); err != nil {
-			r = LevelReport{Level: l.name, Reason: err.Error(), Lacks: l.lacks}
+			r = LevelReport{Level: l.name, Reason: err.Error(), Lacks: lacks}
 		}
 		reports = append(reports, r)
 	}
@@ -331,6 +349,9 @@ func (p *Provider) levelTraits(l *level, disk driver.Enforcement) driver.Traits 
 	}
 	for _, r := range []driver.Resource{driver.ResourceCPU, driver.ResourceMemory, driver.ResourcePIDs} {
 		t.Limits[r] = limitEnforcement(string(r))
+	}
+	if err := l.netlinkUnbound(p); err != nil && t.Limits[driver.ResourceMemory].Enforced() {
+		t.Limits[driver.ResourceMemory] = driver.Enforcement{By: t.Limits[driver.ResourceMemory].By + "; netlink sockets are not counted: " + err.Error()}
 	}
 	t.Limits[driver.ResourceDisk] = disk
 	t.Limits[driver.ResourceWall] = driver.Enforcement{By: "the guest, which kills the whole process tree"}

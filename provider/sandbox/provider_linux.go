@@ -39,6 +39,7 @@ type Provider struct {
 	onlyLevel     driver.Isolation // in tests: a host that has no other level
 	afterDirCheck func(dir string) // in tests: called between the check of a directory and its mount
 	beforeTest    func()           // in tests: called before a level is tested
+	noNotify      error            // in tests: why a guest has no notifications of seccomp
 }
 
 var _ driver.Provider = (*Provider)(nil)

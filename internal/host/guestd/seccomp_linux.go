@@ -1,6 +1,7 @@
 package guestd
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -403,7 +404,7 @@ func startSeccomp(cfg *guestproto.Config) error {
 	f := filterOptions{
 		noNetwork: cfg.Confine.NoNetwork, noSetID: cfg.Confine.NoSetID, ids: []int{os.Getpid(), unix.Gettid()},
 		killable: os.Getpid() != 1 || cfg.Level == driver.IsolationGVisor, broker: cfg.Confine.BrokerConnect,
-		netlink: cfg.Level == driver.IsolationNamespaces || cfg.Level == driver.IsolationBubblewrap,
+		netlink: cfg.Confine.BoundNetlink,
 	}
 	flags := uintptr(0)
 	if f.broker || f.netlink {
@@ -412,11 +413,8 @@ func startSeccomp(cfg *guestproto.Config) error {
 		flags = unix.SECCOMP_FILTER_FLAG_NEW_LISTENER | unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
 	}
 	listener, err := installSeccomp(f, flags)
-	if err != nil && flags != 0 { // before Linux 5.19, or somebody has the one listener that there may be
-		flags = 0
-		if f.netlink = false; f.broker {
-			flags = unix.SECCOMP_FILTER_FLAG_NEW_LISTENER
-		}
+	if errors.Is(err, unix.EINVAL) && !f.netlink && flags != 0 { // before Linux 5.19
+		flags = unix.SECCOMP_FILTER_FLAG_NEW_LISTENER
 		listener, err = installSeccomp(f, flags)
 	}
 	if err != nil {

@@ -113,6 +113,7 @@ type Confine struct {
 	// on the same mounts as those.
 	BrokerConnect bool
 	ConnectBelow  []string
+	BoundNetlink  bool // the guest makes the netlink sockets of the workload, see SeccompNotifies
 	// Landlock: paths that may be written, and that may be read and executed; with
 	// none of both, no Landlock. A name with the prefix "fd:" is a descriptor.
 	ReadWrite []string

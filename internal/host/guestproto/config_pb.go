@@ -79,12 +79,12 @@ func fromGVisor(pb *guestpb.GVisor) *GVisor {
 
 func toConfine(c Confine) *guestpb.Confine {
 	return &guestpb.Confine{NoNewPrivs: c.NoNewPrivs, DropCaps: c.DropCaps, Seccomp: c.Seccomp, NoNetwork: c.NoNetwork, NoSetId: c.NoSetID,
-		ReadWrite: toBytes(c.ReadWrite), ReadOnly: toBytes(c.ReadOnly), BrokerConnect: c.BrokerConnect, ConnectBelow: toBytes(c.ConnectBelow)}
+		ReadWrite: toBytes(c.ReadWrite), ReadOnly: toBytes(c.ReadOnly), BrokerConnect: c.BrokerConnect, ConnectBelow: toBytes(c.ConnectBelow), BoundNetlink: c.BoundNetlink}
 }
 
 func fromConfine(pb *guestpb.Confine) Confine {
 	return Confine{NoNewPrivs: pb.GetNoNewPrivs(), DropCaps: pb.GetDropCaps(), Seccomp: pb.GetSeccomp(), NoNetwork: pb.GetNoNetwork(), NoSetID: pb.GetNoSetId(),
-		ReadWrite: fromBytes(pb.GetReadWrite()), ReadOnly: fromBytes(pb.GetReadOnly()), BrokerConnect: pb.GetBrokerConnect(), ConnectBelow: fromBytes(pb.GetConnectBelow())}
+		ReadWrite: fromBytes(pb.GetReadWrite()), ReadOnly: fromBytes(pb.GetReadOnly()), BrokerConnect: pb.GetBrokerConnect(), ConnectBelow: fromBytes(pb.GetConnectBelow()), BoundNetlink: pb.GetBoundNetlink()}
 }
 
 func toSameFile(s SameFile) *guestpb.SameFile {

@@ -2521,6 +2521,7 @@ type Confine struct {
 	ReadOnly      [][]byte               `protobuf:"bytes,7,rep,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
 	BrokerConnect bool                   `protobuf:"varint,8,opt,name=broker_connect,json=brokerConnect,proto3" json:"broker_connect,omitempty"`
 	ConnectBelow  [][]byte               `protobuf:"bytes,9,rep,name=connect_below,json=connectBelow,proto3" json:"connect_below,omitempty"`
+	BoundNetlink  bool                   `protobuf:"varint,10,opt,name=bound_netlink,json=boundNetlink,proto3" json:"bound_netlink,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2616,6 +2617,13 @@ func (x *Confine) GetConnectBelow() [][]byte {
 		return x.ConnectBelow
 	}
 	return nil
+}
+
+func (x *Confine) GetBoundNetlink() bool {
+	if x != nil {
+		return x.BoundNetlink
+	}
+	return false
 }
 
 type SameFile struct {
@@ -3038,7 +3046,7 @@ const file_guest_proto_rawDesc = "" +
 	"\x06GVisor\x12\x12\n" +
 	"\x04args\x18\x01 \x03(\fR\x04args\x12\x16\n" +
 	"\x06bundle\x18\x02 \x01(\fR\x06bundle\x12,\n" +
-	"\x05inner\x18\x03 \x01(\v2\x16.croft.guest.v1.ConfigR\x05inner\"\xa5\x02\n" +
+	"\x05inner\x18\x03 \x01(\v2\x16.croft.guest.v1.ConfigR\x05inner\"\xca\x02\n" +
 	"\aConfine\x12 \n" +
 	"\fno_new_privs\x18\x01 \x01(\bR\n" +
 	"noNewPrivs\x12\x1b\n" +
@@ -3051,7 +3059,9 @@ const file_guest_proto_rawDesc = "" +
 	"read_write\x18\x06 \x03(\fR\treadWrite\x12\x1b\n" +
 	"\tread_only\x18\a \x03(\fR\breadOnly\x12%\n" +
 	"\x0ebroker_connect\x18\b \x01(\bR\rbrokerConnect\x12#\n" +
-	"\rconnect_below\x18\t \x03(\fR\fconnectBelow\"2\n" +
+	"\rconnect_below\x18\t \x03(\fR\fconnectBelow\x12#\n" +
+	"\rbound_netlink\x18\n" +
+	" \x01(\bR\fboundNetlink\"2\n" +
 	"\bSameFile\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\fR\x04path\x12\x12\n" +
 	"\x04file\x18\x02 \x01(\tR\x04file\"\x97\x02\n" +
