@@ -64,7 +64,18 @@ type gitWatch struct {
 }
 
 // A shownDir is a directory of the user that the workload can write.
-type shownDir struct{ inside, real string }
+type shownDir struct {
+	inside, real string
+	dir          *os.File // closed by the garbage collector: it has several users
+}
+
+// now returns where the directory is: somebody may have moved it, and mounts move with it.
+func (d shownDir) now() string {
+	if now, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", d.dir.Fd())); err == nil && sameFile(d.dir, now) {
+		return now
+	}
+	return d.real
+}
 
 // A lateGit is an entry of a directory of the user.
 type lateGit struct {
@@ -73,14 +84,17 @@ type lateGit struct {
 }
 
 func (w *gitWatch) inside(e lateGit) string { return filepath.Join(w.tops[e.top].inside, e.rel) }
-func (w *gitWatch) host(e lateGit) string   { return filepath.Join(w.tops[e.top].real, e.rel) }
+func (w *gitWatch) host(e lateGit) string   { return filepath.Join(w.tops[e.top].now(), e.rel) }
 
 // writableDirs lists the directories of the user that the workload can write.
 func (u *launchSpec) writableDirs() []shownDir {
 	var list []shownDir
 	add := func(inside string) {
-		if real, err := filepath.EvalSymlinks(inside); err == nil {
-			list = append(list, shownDir{inside, real})
+		if dir, err := os.OpenFile(inside, unix.O_PATH|unix.O_DIRECTORY, 0); err == nil {
+			d := shownDir{dir: dir, inside: inside}
+			if d.real, err = filepath.EvalSymlinks(inside); err == nil {
+				list = append(list, d)
+			}
 		}
 	}
 	if u.policy.ReadOnly || u.level.noMounts {
@@ -242,12 +256,7 @@ func (w *gitWatch) walkAll() {
 
 // walkBelow is walkAll for a directory and all below it.
 func (w *gitWatch) walkBelow(e lateGit, seen *int) {
-	top, err := unix.Open(w.tops[e.top].real, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return
-	}
-	defer unix.Close(top) //nolint:errcheck // a directory
-	fd, err := unix.Openat2(top, cmp.Or(e.rel, "."), &unix.OpenHow{
+	fd, err := unix.Openat2(int(w.tops[e.top].dir.Fd()), cmp.Or(e.rel, "."), &unix.OpenHow{
 		Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
 	})
 	if err == nil {
@@ -639,7 +648,7 @@ func (h *handle) lateMounts(ctx context.Context, g *guestConn, open []lateGit) (
 
 // lateProtection returns an autorunProtection for a directory of the user, and how to end it.
 func (h *handle) lateProtection(u *launchSpec, top shownDir) (*autorunProtection, func(), error) {
-	d, err := h.p.openHostDir(top.inside)
+	d, err := h.p.openHostDir(top.now())
 	if err != nil {
 		return nil, nil, err
 	}
@@ -745,7 +754,7 @@ func (h *handle) protectConfigured(ctx context.Context, g *guestConn) (left stri
 			return "", err
 		}
 		mounts = append(mounts, p.mountList()...)
-		u.autorun.Dirs[p.real] = p.scan.stamps
+		u.autorun.Dirs[top.real] = p.scan.stamps
 		for _, name := range p.missing {
 			if !g.isReadOnly(filepath.Join(p.inside, name)) {
 				missing = append(missing, filepath.Join(p.real, name))

@@ -81,45 +81,67 @@ func TestGitAttackLateRepository(t *testing.T) {
 // which plants as soon as it can. What is planted before the guest has made its mounts is
 // reported; later nothing can be planted.
 func TestGitAttackRepositoryDuringACommand(t *testing.T) {
-	bothGits(t, func(t *testing.T, mode string) {
-		verdict := testenv.Prevented
-		if !mountsLate() {
-			verdict = testenv.Reported
+	bothGits(t, func(t *testing.T, mode string) { repositoryDuringACommand(t, mode, false) })
+}
+
+// TestGitAttackMovedDirectory: the host moves the directory first.
+func TestGitAttackMovedDirectory(t *testing.T) {
+	bothGits(t, func(t *testing.T, mode string) { repositoryDuringACommand(t, mode, true) })
+}
+
+func repositoryDuringACommand(t *testing.T, mode string, moved bool) {
+	verdict, attack := testenv.Prevented, "git-repository-during-a-command-"
+	if !mountsLate() {
+		verdict = testenv.Reported
+	}
+	if moved {
+		attack = "git-repository-in-a-moved-directory-"
+	}
+	reportGitAttack(t, attack+mode, verdict)
+	dir, from := filepath.Join(t.TempDir(), "project"), t.TempDir()
+	if err := os.Mkdir(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	repository(t, from)
+	repository(t, dir)
+	evil, mark := trap(t, dir)
+	_, ws, told := inPlace(t, dir, mode)
+	h := handleOf(t, ws)
+	s, err := ws.Shell.Start(t.Context(), driver.Command{Script: "evil=" + evil + "\nuntil [ -e go ]; do sleep 0.02; done\n" + plantLate + "touch planted; sleep 1000"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := h.att.Guest(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if moved {
+		was := dir
+		if dir += "-moved"; os.Rename(was, dir) != nil {
+			t.Fatal(dir)
 		}
-		reportGitAttack(t, "git-repository-during-a-command-"+mode, verdict)
-		dir, from := t.TempDir(), t.TempDir()
-		repository(t, from)
-		repository(t, dir)
-		evil, mark := trap(t, dir)
-		_, ws, told := inPlace(t, dir, mode)
-		h := handleOf(t, ws)
-		s, err := ws.Shell.Start(t.Context(), driver.Command{Script: "evil=" + evil + "\nuntil [ -e go ]; do sleep 0.02; done\n" + plantLate + "touch planted; sleep 1000"})
-		if err != nil {
-			t.Fatal(err)
+	}
+	late := makeLate(t, dir, from)
+	if mountsLate() {
+		eventually(t, "all repositories are protected", func() bool { open, _ := g.openRepos(); return len(open) == 0 })
+	}
+	put(t, filepath.Join(dir, "go"), "")
+	eventually(t, "the command has planted", func() bool { _, err := os.Stat(filepath.Join(dir, "planted")); return err == nil })
+	if err := s.Kill(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	_, warnings := h.autorunChanges(true)
+	if said := strings.Contains(strings.Join(warnings, " "), "was moved to "+dir); said != moved {
+		t.Errorf("the warnings are %q", warnings)
+	}
+	for _, repo := range late {
+		if want := filepath.Join(repo, ".git"); !slices.Contains(told.paths(), want) {
+			t.Errorf("%s is not reported: %q", want, told.paths())
 		}
-		late := makeLate(t, dir, from)
-		if mountsLate() {
-			g, err := h.att.Guest(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			eventually(t, "all repositories are protected", func() bool { open, _ := g.openRepos(); return len(open) == 0 })
-		}
-		put(t, filepath.Join(dir, "go"), "")
-		eventually(t, "the command has planted", func() bool { _, err := os.Stat(filepath.Join(dir, "planted")); return err == nil })
-		if err := s.Kill(t.Context(), 0); err != nil {
-			t.Fatal(err)
-		}
-		h.autorunChanges(true)
-		for _, repo := range late {
-			if want := filepath.Join(repo, ".git"); !slices.Contains(told.paths(), want) {
-				t.Errorf("%s is not reported: %q", want, told.paths())
-			}
-		}
-		if mountsLate() {
-			runsNothing(t, mark, append(late, dir)...)
-		}
-	})
+	}
+	if mountsLate() {
+		runsNothing(t, mark, append(late, dir)...)
+	}
 }
 
 // TestGitAttackReplacedDuringACommand: the host replaces .git while a command runs.
@@ -211,7 +233,7 @@ func TestLateCloneIsCopiedWhenWhole(t *testing.T) {
 func TestGitWatchWithoutInotify(t *testing.T) {
 	dir := t.TempDir()
 	put(t, filepath.Join(dir, "a/b/x"), "x")
-	w := newGitWatch([]shownDir{{dir, dir}})
+	w := newGitWatch((&launchSpec{hostDir: true, guestDir: dir, level: &level{}}).writableDirs())
 	t.Cleanup(w.close)
 	names := func() string {
 		var list []string

@@ -41,6 +41,7 @@ type autorunWatch struct {
 	restarts  []string          // why guests were started again, for the next result
 	behind    bool              // changes may exist that no scan has reported
 	running   int               // commands of Run
+	shown     []shownDir        // what the workload can write
 	refs      map[string]string // digests of refs that were reported, by private copy
 	nextCheck time.Time         // of the mounts, for calls of module FS, at the earliest
 }
@@ -52,6 +53,13 @@ func (l *autorunWatch) setFound(w *autorunState, throwaway bool) {
 	if throwaway {
 		l.found = w
 	}
+}
+
+// setShown sets the directories of the user that the workload can write.
+func (l *autorunWatch) setShown(list []shownDir) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.shown = list
 }
 
 // startCommand notes that a command may change files. The caller calls ended after a command
@@ -200,17 +208,30 @@ func (h *handle) scanShown(w *autorunState, at string) (*autorunScan, error) {
 	if private == nil {
 		private = map[string]string{}
 	}
-	return scanAutorun(at, h.currentOptions().Git == GitShared, private, w.Dirs[at])
+	return scanAutorun(h.autorun.movedTo(at), h.currentOptions().Git == GitShared, private, w.Dirs[at])
+}
+
+// movedTo returns where a directory of the user is now. l is locked.
+func (l *autorunWatch) movedTo(at string) string {
+	for _, d := range l.shown {
+		if d.real == at {
+			return d.now()
+		}
+	}
+	return at
 }
 
 // scanForChanges reports the changes in one directory of the user. What was not scanned
 // keeps its old stamp, and so does a change that is not among the first most ones: a later
 // scan finds it.
 func (h *handle) scanForChanges(w *autorunState, at string, most int) (found, warnings []string) {
-	before := w.Dirs[at]
+	before, now := w.Dirs[at], h.autorun.movedTo(at)
 	s, err := h.scanShown(w, at)
 	if err != nil {
 		s.failures = append(s.failures, err)
+	}
+	if now != at {
+		s.failures = append(s.failures, fmt.Errorf("directory %s was moved to %s while the workspace used it: the workload still writes there: %w", at, now, fault.Conflict))
 	}
 	for _, name := range s.unreadable {
 		if name = filepath.Join(at, name); !slices.Contains(w.Hidden, name) && len(s.failures) < maxFailures {
@@ -221,7 +242,7 @@ func (h *handle) scanForChanges(w *autorunState, at string, most int) (found, wa
 	for i, name := range changed {
 		if i < most {
 			for _, to := range append([]string{name}, plantedIn(at, name)...) {
-				if to = filepath.Join(at, to); !slices.Contains(found, to) {
+				if to = filepath.Join(now, to); !slices.Contains(found, to) {
 					found = append(found, to)
 					h.emitAutorunChange(to, s.stamps[name])
 				}

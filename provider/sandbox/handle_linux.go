@@ -123,7 +123,9 @@ func (h *handle) adoptOrStart(ctx context.Context, want *launchSpec, gits *gitWa
 		h.autorun.setFound(g.autorun, want.throwaway)
 		h.reportHidden(g.autorun)
 	}
-	g.gits = gits
+	if g.gits = gits; gits != nil {
+		h.autorun.setShown(gits.tops)
+	}
 	if err := h.openRootfs(g, want); err != nil {
 		return nil, errors.Join(fmt.Errorf("sandbox: open the files: %w: %w", fault.Failed, err), g.Close())
 	}
