@@ -307,6 +307,25 @@ print $first + $second, " of $size bytes, then $again"' 2>&1`)
 	})
 }
 
+// TestReceiveBufferOfNegativeSize: as the kernel does, the guest refuses a value whose size is
+// negative.
+func TestReceiveBufferOfNegativeSize(t *testing.T) {
+	atEachLevel(t, func(t *testing.T, p *Provider, level driver.Isolation) {
+		if level == driver.IsolationProcess {
+			return // no such sockets
+		}
+		got := output(t, open(t, p), `python3 -c '
+import ctypes, os, socket
+libc = ctypes.CDLL(None, use_errno=True)
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+value = ctypes.c_int(9000)
+print(libc.setsockopt(s.fileno(), socket.SOL_SOCKET, socket.SO_RCVBUF, ctypes.byref(value), -1), os.strerror(ctypes.get_errno()))' 2>&1`)
+		if want := "-1 Invalid argument"; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	})
+}
+
 // TestUnboundNetlinkIsSaid opens a workspace on a host whose kernel can't bound netlink sockets:
 // the workspace works, and the levels and the traits say what it lacks.
 func TestUnboundNetlinkIsSaid(t *testing.T) {

@@ -86,7 +86,7 @@ func netlinkSockets() (int, error) {
 // kernel does, it takes a size above the limit for the limit.
 func (b *socketBroker) setReceiveBuffer(n *seccompNotif) error {
 	const sizeOfInt = 4
-	if uint32(n.args[4]) < sizeOfInt {
+	if int32(n.args[4]) < sizeOfInt { // as the kernel takes it, also a negative one
 		return unix.EINVAL
 	}
 	value, err := readMemory(int(n.pid), uintptr(n.args[3]), sizeOfInt)
