@@ -48,6 +48,7 @@ func (f *fleet) openFrom(at *replicaProcess, kind, source, id string) string {
 	return f.field("id", f.do("POST", at, "/v1/workspaces", fmt.Sprintf(`{"kind": %q, "from": {%q: %q, "crossSession": true}}`, kind, source, id), nil))
 }
 
+//croft:race
 func TestReplicasShareABucket(t *testing.T) {
 	f := prepareFleet(t, testenv.NeedsPostgres(t))
 	f.env = []string{"CROFT_BUCKET=" + testenv.NeedsS3(t)}
@@ -200,6 +201,8 @@ func TestAnswersOfTheBucketAreLost(t *testing.T) {
 const outage = time.Minute
 
 // TestTheBucketFails for a minute: what was acknowledged is there afterwards, and nothing else.
+//
+//croft:slow
 func TestTheBucketFails(t *testing.T) {
 	f := prepareFleet(t, testenv.NeedsPostgres(t))
 	real := testenv.NeedsS3(t)

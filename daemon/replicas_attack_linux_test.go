@@ -194,6 +194,8 @@ func TestReplicasThatDoNotFitAreRefused(t *testing.T) {
 }
 
 // TestAForwardedAnswerIsTheSame as that of the owner, with its headers, whatever was asked.
+//
+//croft:race
 func TestAForwardedAnswerIsTheSame(t *testing.T) {
 	f := newFleet(t, testenv.NeedsPostgres(t), "a", "b")
 	a, b := f.replicas["a"], f.replicas["b"]

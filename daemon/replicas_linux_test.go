@@ -272,6 +272,7 @@ func (f *fleet) open(at *replicaProcess, kind, name string) string {
 
 func filePath(id, name string) string { return "/v1/workspaces/" + id + "/files?path=" + name }
 
+//croft:race
 func TestReplicasServeEachOther(t *testing.T) {
 	f := newFleet(t, testenv.NeedsPostgres(t), "a", "b", "c")
 	if log := f.replicas["a"].log.String(); !strings.Contains(log, "has no bucket") {

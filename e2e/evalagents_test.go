@@ -60,6 +60,8 @@ export default [{ id: "tools", prompt: "Make made.txt.", timeoutMs: 240000, asse
 // TestEvalAgents lets the real agents work in the sandbox with the tools that
 // Croft serves them from outside, and records them; and then again from the tapes,
 // where there is no model any more.
+//
+//croft:slow
 func TestEvalAgents(t *testing.T) {
 	croft := buildCroft(t)
 	for _, name := range []string{"claude", "codex", "opencode", "gemini", "copilot"} {
@@ -158,6 +160,8 @@ export default [{ id: "tools", prompt: "Build the PROJECT.", timeoutMs: 240000, 
 
 // TestEvalExplain asks real agents about a case that they failed, in the session in
 // which they did.
+//
+//croft:slow
 func TestEvalExplain(t *testing.T) {
 	croft := buildCroft(t)
 	for _, name := range []string{"claude", "codex"} {

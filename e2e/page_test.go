@@ -20,6 +20,8 @@ const pictures = "docs/page"
 // TestPageInChromium drives the page of croft up in Chromium: each view, with real sandboxes. The checks are
 // in testdata/page/page.mjs; CROFT_CHECK is a regular expression of those to run. With -update it
 // writes the pictures of the documents.
+//
+//croft:slow
 func TestPageInChromium(t *testing.T) {
 	node, chromium, modules := testenv.NeedsChromium(t)
 	root := t.TempDir()

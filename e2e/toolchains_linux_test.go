@@ -162,6 +162,8 @@ echo end
 
 // TestToolchainsBelowHome: toolchains of a user are found and usable inside, read-only;
 // caches are copy-on-write; no credential file is there; nothing below the home changes.
+//
+//croft:slow
 func TestToolchainsBelowHome(t *testing.T) {
 	asBoth(t, func(t *testing.T, uid int) {
 		p := newProject(t, uid)
@@ -343,6 +345,8 @@ func (p *hostProject) measure(name string, args ...string) int {
 
 // TestWarmGoCache: what the host has built is not built again inside, and a go test in a
 // fresh workspace takes about the time of one on the host.
+//
+//croft:slow
 func TestWarmGoCache(t *testing.T) {
 	p := goProject(t)
 	home := filepath.Dir(p.dir)

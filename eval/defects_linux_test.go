@@ -171,6 +171,8 @@ export default [{ id: "a", prompt: "test -f a.txt && test -f .hidden && ! test -
 
 // TestNothingOutlives: what a bootstrap command or an agent leaves running is
 // ended, whatever it did to get away, also after a time-out.
+//
+//croft:slow-race
 func TestNothingOutlives(t *testing.T) {
 	everywhere(t, func(t *testing.T, envs eval.EnvFactory) {
 		dir := project(t, map[string]string{

@@ -103,6 +103,8 @@ func TestJournalHasAReportOnce(t *testing.T) {
 
 // TestOneProcessRunsARun: who would go on with a run that is under way is told so, and
 // changes nothing.
+//
+//croft:slow-race
 func TestOneProcessRunsARun(t *testing.T) {
 	dir := t.TempDir()
 	j, err := newJournal(dir, journalHeader{Version: journalVersion, Suite: "s"})

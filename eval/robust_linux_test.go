@@ -23,6 +23,8 @@ import (
 
 // TestUnrulyAgents: whatever an agent does, the others finish, and each has its
 // own verdict.
+//
+//croft:slow-race
 func TestUnrulyAgents(t *testing.T) {
 	dir := project(t, map[string]string{"template/a.txt": "a", "suite.mjs": isolated(`templateDir: "./template"`) + `
 const ok = () => {};
@@ -111,6 +113,8 @@ func loadSuite(t *testing.T, dir string) (*suite.Suite, *suite.Config) {
 
 // TestInterruptAndResume: a run that is ended keeps what is done, and goes on from
 // there.
+//
+//croft:slow-race
 func TestInterruptAndResume(t *testing.T) {
 	everywhere(t, func(t *testing.T, envs eval.EnvFactory) {
 		dir := project(t, map[string]string{"suite.mjs": longSuite, "template/a": "a", "shared/log": ""})
@@ -163,6 +167,8 @@ func (s stopper) Report(e eval.Event) error { s(e); return nil }
 
 // TestEvaluationIsKilled: kill -9 of the program leaves no process, the next run clears what
 // it left, and the run can be resumed.
+//
+//croft:slow
 func TestEvaluationIsKilled(t *testing.T) {
 	croft := bin(t, "croft")
 	dir := project(t, map[string]string{"suite.mjs": longSuite, "template/a": "a"})

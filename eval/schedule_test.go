@@ -36,6 +36,7 @@ func (tr *track) do(lane func(int) int, took time.Duration) func(context.Context
 	}
 }
 
+//croft:slow-race
 func TestSchedules(t *testing.T) {
 	lane := func(i int) int { return i % 3 } // cases x 3 runners
 	for _, c := range []struct {
@@ -68,6 +69,7 @@ func TestSchedules(t *testing.T) {
 	}
 }
 
+//croft:slow-race
 func TestScheduleEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var ran []int

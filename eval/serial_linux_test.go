@@ -13,6 +13,8 @@ import (
 // that holds what is written for each other do so one after the other, so that none can
 // lead another out of its sandbox with a link where that one's directory is about to be
 // made.
+//
+//croft:slow-race
 func TestAgentsAtOnceInPlace(t *testing.T) {
 	dir := project(t, map[string]string{"suite.mjs": `export default ["a", "b"].map((id) => ({ id, prompt: "true", assert() {} }));`})
 	link := filepath.Join(t.TempDir(), "link")

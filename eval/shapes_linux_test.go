@@ -48,6 +48,8 @@ type document struct{ name, text string }
 
 // TestShapesSideBySide runs one suite with npm's skillgym and with croft, and compares the
 // shapes of all JSON that they write: each field of skillgym's is in ours, with its type.
+//
+//croft:slow
 func TestShapesSideBySide(t *testing.T) {
 	npm := testenv.NeedsAgent(t, "skillgym")
 	testenv.NeedsProgram(t, "node")

@@ -57,6 +57,7 @@ func TestTheIntentIsStoredBeforeOpenAndTheRefBeforeAcquireReturns(t *testing.T) 
 	}
 }
 
+//croft:race
 func TestConcurrentFirstCallsMakeOneOpen(t *testing.T) {
 	g := newRig(t, nil)
 	g.p.OnOpen(workspacetest.Plan{Delay: 20 * time.Millisecond})
@@ -77,6 +78,7 @@ func TestConcurrentFirstCallsMakeOneOpen(t *testing.T) {
 	}
 }
 
+//croft:race
 func TestAWaiterThatLeavesDoesNotEndTheOthersWait(t *testing.T) {
 	g := newRig(t, nil)
 	proceed := make(chan struct{})
@@ -115,6 +117,7 @@ func (g *rig) waiters(id string) int {
 	return 0
 }
 
+//croft:race
 func TestWhenAllLeaveTheOpenIsCutShortAndTheNextGoesOn(t *testing.T) {
 	g := newRig(t, nil)
 	g.p.OnOpen(workspacetest.Plan{WaitFor: make(chan struct{})})

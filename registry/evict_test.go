@@ -13,6 +13,7 @@ import (
 	"github.com/croft-run/croft/workspace/workspacetest"
 )
 
+//croft:race
 func TestEvictionResolvesOnceAndRepeatsOnce(t *testing.T) {
 	g := newRig(t, nil)
 	id := g.create(nil)
@@ -37,6 +38,7 @@ func TestEvictionResolvesOnceAndRepeatsOnce(t *testing.T) {
 	}
 }
 
+//croft:race
 func TestASecondEvictionOfOneCallReachesTheCaller(t *testing.T) {
 	g := newRig(t, nil)
 	ws := g.acquireOK(g.create(nil))
@@ -64,6 +66,7 @@ func (v vanishing) Stat(context.Context, string, *driver.StatOptions) (driver.In
 	return driver.Info{}, fault.Evicted
 }
 
+//croft:race
 func TestConcurrentCallsThatMeetOneEvictionResolveOnce(t *testing.T) {
 	const n = 20
 	var arrived sync.WaitGroup

@@ -28,6 +28,8 @@ func (s *meddling) Get(ctx context.Context, id string) (Record, error) {
 // TestVerbsThatMeetAnAcquire has a workspace closed or destroyed at each moment
 // of an Acquire at which the registry looks at the record. Whatever the order
 // turns out to be, a live handle means a record that is ready.
+//
+//croft:race
 func TestVerbsThatMeetAnAcquire(t *testing.T) {
 	for name, verb := range map[string]func(ctx context.Context, r *Registry, id string) error{
 		"close":   func(ctx context.Context, r *Registry, id string) error { return r.Close(ctx, id) },

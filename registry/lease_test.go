@@ -17,6 +17,7 @@ import (
 	"github.com/croft-run/croft/workspace/workspacetest"
 )
 
+//croft:race
 func TestIdleWorkspacesExpire(t *testing.T) {
 	for name, tt := range map[string]struct {
 		persist bool
@@ -181,6 +182,7 @@ func TestAHandleEndsWhenAnotherRegistryEndsTheWorkspace(t *testing.T) {
 	}
 }
 
+//croft:race
 func TestTwoRegistriesOpenOnce(t *testing.T) {
 	g := newRig(t, nil)
 	other := g.twin(nil)
@@ -239,6 +241,7 @@ func TestAFailureElsewhereIsNotTheWorkspaces(t *testing.T) {
 	g.wantState(id, Failed)
 }
 
+//croft:race
 func TestRunSweepsAndExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		base := new(memory.Provider)
@@ -274,6 +277,8 @@ func TestRunSweepsAndExpires(t *testing.T) {
 // TestRunNotesWhatVanished: what was in the memory of a process that has died is
 // failed without being used, as soon as the lease of the dead has ended, and what
 // another registry holds is not looked at.
+//
+//croft:race
 func TestRunNotesWhatVanished(t *testing.T) {
 	dead := exec.CommandContext(t.Context(), "true")
 	if err := dead.Run(); err != nil {

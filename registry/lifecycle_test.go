@@ -357,6 +357,7 @@ func TestAPolicyThatIsRefusedChangesNothing(t *testing.T) {
 	}
 }
 
+//croft:race
 func TestIdleAndPersistNeedNoProvider(t *testing.T) {
 	g := newRig(t, nil)
 	id := g.create(nil)

@@ -119,6 +119,7 @@ func createOn(t *testing.T, r *Registry, edit func(*workspace.Spec)) string {
 	return rec.ID
 }
 
+//croft:race
 func TestOneNodeOwnsAWorkspace(t *testing.T) {
 	url := testenv.NeedsPostgres(t).Database(t)
 	for _, portable := range []bool{false, true} {
@@ -179,6 +180,8 @@ func TestOneNodeOwnsAWorkspace(t *testing.T) {
 
 // TestTwoNodesRaceForAWorkspace of a lost node, which had opened every other one: in all the provider
 // opens it once, and the winner alone attaches to one that was open.
+//
+//croft:slow
 func TestTwoNodesRaceForAWorkspace(t *testing.T) {
 	url := testenv.NeedsPostgres(t).Database(t)
 	p := newCounted(true)
@@ -235,6 +238,8 @@ func TestTwoNodesRaceForAWorkspace(t *testing.T) {
 }
 
 // TestAQuotaHoldsOnAllNodes: two nodes create for one tenant at the same time.
+//
+//croft:race
 func TestAQuotaHoldsOnAllNodes(t *testing.T) {
 	url := testenv.NeedsPostgres(t).Database(t)
 	nodes := []*Registry{newNode(t, url, "a", newCounted(true), time.Minute), newNode(t, url, "b", newCounted(true), time.Minute)}

@@ -82,6 +82,8 @@ func (b *lockedBuffer) String() string {
 // TestAPauseThatHangsStopsNothingElse: one workspace whose pause hangs, at its end or by request,
 // leaves the ends of all others in time; it is reported, other changes of it are refused in time, and
 // it can be destroyed.
+//
+//croft:race
 func TestAPauseThatHangsStopsNothingElse(t *testing.T) {
 	for name, heeds := range map[string]bool{"and heeds its context": true, "and ignores its context": false} {
 		t.Run(name, func(t *testing.T) {
@@ -182,6 +184,8 @@ func TestAPauseThatHangsStopsNothingElse(t *testing.T) {
 }
 
 // A workspace whose provider hangs while a client pauses it is destroyed at its end.
+//
+//croft:race
 func TestTheEndWinsOverAChangeThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &pausable{free: make(chan struct{}), heeds: true}

@@ -135,6 +135,7 @@ func TestEndMovedMeanwhile(t *testing.T) {
 	g.wantState(rec.ID, Intended)
 }
 
+//croft:race
 func TestRunEndsOnTime(t *testing.T) {
 	g := newRig(t, nil)
 	rec, err := g.CreateWith(t.Context(), workspace.Spec{Kind: memory.Kind}, Attributes{EndAt: time.Now().Add(time.Second)})

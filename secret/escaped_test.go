@@ -24,6 +24,8 @@ print(shlex.quote(s), repr(s), json.dumps(s), json.dumps(s, ensure_ascii=False),
 
 // TestScrubQuoted: what programs write of a secret is hidden, also where they escape some
 // of its characters.
+//
+//croft:slow-race
 func TestScrubQuoted(t *testing.T) {
 	for _, program := range quoted {
 		if _, err := exec.LookPath(program[0]); err != nil {
@@ -55,6 +57,7 @@ func checkHidden(t *testing.T, s *Scrubber, name, text string) {
 	}
 }
 
+//croft:slow-race
 func TestScrubEscaped(t *testing.T) {
 	const value = `s3cr=t/"<T0k&n>+ ~' end`
 	s := NewScrubber([]Value{NewValue("tok", value)}, nil)

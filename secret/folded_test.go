@@ -40,6 +40,7 @@ func leaks(text string, forms []string) string {
 	return ""
 }
 
+//croft:slow-race
 func TestScrubFolded(t *testing.T) {
 	const value = "s3cret-of-40-bytes/that+nobody=may-see-00"
 	s := NewScrubber([]Value{NewValue("tok", value)}, nil)
@@ -96,6 +97,8 @@ func numbered(lines []string, before func(int) string) string {
 }
 
 // TestScrubDumps: what the usual programs show of a secret is none of it.
+//
+//croft:slow-race
 func TestScrubDumps(t *testing.T) {
 	const value = "s3cret-of-40-bytes/that+nobody=may-see-00"
 	s := NewScrubber([]Value{NewValue("tok", value)}, nil)
@@ -189,6 +192,8 @@ func FuzzFolded(f *testing.F) {
 
 // TestScrubShortLines: a secret in base64 or hexadecimal digits is found in lines of any
 // width.
+//
+//croft:slow-race
 func TestScrubShortLines(t *testing.T) {
 	const value = "s3cret-of-40-bytes/that+nobody=may-see-00"
 	s := NewScrubber([]Value{NewValue("tok", value)}, nil)

@@ -89,6 +89,8 @@ func TestPatternsKeepCode(t *testing.T) {
 // TestFalsePositives: in the source of Go, of this module without its tests, and of
 // TypeScript at most one line in ten thousand has something hidden that is not a private
 // key.
+//
+//croft:slow
 func TestFalsePositives(t *testing.T) {
 	for name, dir := range map[string]func(testing.TB) string{
 		"go":         func(t testing.TB) string { return filepath.Join(goroot(t), "src") },

@@ -17,6 +17,7 @@ import (
 
 const token = `s3cr=t/"<Tök&n>+ ~' end`
 
+//croft:slow-race
 func TestScrubEncodings(t *testing.T) {
 	s := NewScrubber([]Value{NewValue("tok", token)}, nil)
 	j, err := json.Marshal(map[string]string{"a": token})
@@ -83,6 +84,7 @@ func pairs(text string) string {
 	return strings.Join(list, " ")
 }
 
+//croft:slow-race
 func TestScrubOverlaps(t *testing.T) {
 	s := NewScrubber([]Value{NewValue("a", "abcdef"), NewValue("b", "defghi"), NewValue("c", "cdef"), NewValue("r", "zzzz"), NewValue("short", "xy")}, nil)
 	for in, want := range map[string]string{
@@ -124,6 +126,7 @@ func chunked(s *Scrubber, p []byte, size int) []byte {
 	return out.Bytes()
 }
 
+//croft:slow-race
 func TestScrubReader(t *testing.T) {
 	s := NewScrubber([]Value{NewValue("tok", token)}, nil)
 	in := strings.Repeat("line "+token+" and "+base64.StdEncoding.EncodeToString([]byte(token))+"\n", 3000)
@@ -208,6 +211,7 @@ func FuzzScrub(f *testing.F) {
 	})
 }
 
+//croft:slow-race
 func TestScrubRandomChunks(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	s := NewScrubber([]Value{NewValue("a", "abaaba"), NewValue("b", "baab"), NewValue("c", "aabbaabb")}, nil)

@@ -18,6 +18,8 @@ import (
 // TestCollectFromContainers takes files out of containers, where they are in a
 // directory of the host or are reached through the guest, also under a kernel in user
 // space.
+//
+//croft:slow
 func TestCollectFromContainers(t *testing.T) {
 	testenv.NeedsDocker(t)
 	d, err := testenv.StartDockerd(t.Context())

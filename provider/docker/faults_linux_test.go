@@ -266,6 +266,8 @@ func TestDiskIsFull(t *testing.T) {
 
 // TestManyStartOneContainer has several processes, as far as locks can tell, use
 // one workspace for the first time at once.
+//
+//croft:slow-race
 func TestManyStartOneContainer(t *testing.T) {
 	dir := t.TempDir()
 	first := newProvider(t, dir)
@@ -384,6 +386,7 @@ func TestGroundHasOneName(t *testing.T) {
 	}
 }
 
+//croft:slow-race
 func TestEngineHangs(t *testing.T) {
 	dir := t.TempDir()
 	var engine *fake
@@ -475,6 +478,7 @@ func TestIsolationThatNoContainerGives(t *testing.T) {
 	}
 }
 
+//croft:slow-race
 func TestPullIsSlow(t *testing.T) {
 	engine := newFake(nil)
 	engine.on("Pull", hang)

@@ -19,6 +19,8 @@ func needRunsc(t testing.TB) {
 
 // TestConformanceGVisor runs the suite with a kernel in user space under the
 // containers.
+//
+//croft:slow
 func TestConformanceGVisor(t *testing.T) {
 	needRunsc(t)
 	h := harness

@@ -361,6 +361,8 @@ func checkKeptInfo(t *testing.T, p *Provider, other func() *Provider) {
 }
 
 // TestPodman has another engine than Docker's behind the same API.
+//
+//croft:slow
 func TestPodman(t *testing.T) {
 	testenv.NeedsPodman(t)
 	d := started(t)(testenv.StartPodman(t.Context()))
@@ -414,6 +416,8 @@ func TestPodman(t *testing.T) {
 
 // TestRootlessEngine has an engine that runs as an ordinary user, for that very user
 // and for root, whose files it does not see.
+//
+//croft:slow
 func TestRootlessEngine(t *testing.T) {
 	testenv.NeedsRootless(t)
 	d := started(t)(testenv.StartRootlessDockerd(t.Context()))

@@ -24,6 +24,8 @@ var onVolumes = []string{"Resolve", "Sweep", "Read", "Watch", "Durability", "Can
 
 // TestSuiteOnVolumes runs the suite against an engine that is reached over a
 // network: the files of workspaces are on its volumes.
+//
+//croft:slow
 func TestSuiteOnVolumes(t *testing.T) {
 	if os.Getenv(wholeVar) == "" {
 		all := workspacetest.Checks

@@ -117,6 +117,8 @@ func leftovers(t testing.TB, dir string) (names []string) {
 }
 
 // TestConformanceServer runs the whole suite through a server of this tree, for some minutes.
+//
+//croft:slow
 func TestConformanceServer(t *testing.T) {
 	workspacetest.Run(t, workspacetest.Harness{
 		Provider:  func(t testing.TB, dir string) driver.Provider { return newProvider(t, dir) },

@@ -80,11 +80,15 @@ func harness(cfg Config) workspacetest.Harness {
 	}
 }
 
+//croft:slow-race ^(Concurrency|Watch)
 func TestConformance(t *testing.T) { workspacetest.Run(t, harness(Config{})) }
 
 func BenchmarkConformance(b *testing.B) { workspacetest.Bench(b, harness(Config{})) }
 
 // TestConformanceSpilled runs the suite with every content in the bucket.
+//
+//croft:slow
+//croft:slow-race ^(Concurrency|Watch)
 func TestConformanceSpilled(t *testing.T) {
 	workspacetest.Run(t, harness(Config{InlineThreshold: -1}))
 }

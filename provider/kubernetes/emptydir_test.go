@@ -36,6 +36,8 @@ func emptyDirHarness(t *testing.T) workspacetest.Harness {
 
 // TestConformanceEmptyDir runs the suite on workspaces without a claim; on the fake node, as
 // TestConformance takes long enough in the cluster.
+//
+//croft:slow
 func TestConformanceEmptyDir(t *testing.T) {
 	if os.Getenv(clusterVar) != "" {
 		t.Skip("skipped: it runs on the fake node, without a cluster")

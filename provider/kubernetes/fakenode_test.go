@@ -173,6 +173,8 @@ func (n *fakeNode) leftovers(dir string) (names []string) {
 const fakeVar = "CROFT_TEST_FAKE_NODE"
 
 // TestConformanceOnFakeNode runs the suite without a cluster.
+//
+//croft:slow
 func TestConformanceOnFakeNode(t *testing.T) {
 	if os.Getenv(clusterVar) != "" {
 		t.Skip("skipped: TestConformance runs on a real cluster")

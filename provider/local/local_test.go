@@ -53,6 +53,7 @@ var harness = workspacetest.Harness{
 	Leftovers: leftovers,
 }
 
+//croft:race ^(Concurrency|Shell|Sessions|Watch)
 func TestConformance(t *testing.T) { workspacetest.Run(t, harness) }
 
 func BenchmarkConformance(b *testing.B) { workspacetest.Bench(b, harness) }
@@ -575,6 +576,8 @@ func TestDiskFull(t *testing.T) {
 
 // TestOpenAndDestroyAtOnce has many goroutines, with providers of their own as
 // processes have them, make and end one workspace.
+//
+//croft:race
 func TestOpenAndDestroyAtOnce(t *testing.T) {
 	data := t.TempDir()
 	s := spec()

@@ -36,6 +36,8 @@ func withShell(t testing.TB, dir string) *Provider {
 }
 
 // TestConformanceShell runs the suite over workspaces with commands.
+//
+//croft:race ^(Concurrency|Shell|Sessions|Watch)
 func TestConformanceShell(t *testing.T) {
 	needGuest(t)
 	h := harness

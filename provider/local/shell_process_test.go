@@ -33,6 +33,8 @@ func inProcess(t testing.TB, dir string) *Provider {
 
 // TestConformanceInProcess runs the suite over workspaces whose commands are children of the
 // process, as on systems without guests.
+//
+//croft:slow
 func TestConformanceInProcess(t *testing.T) {
 	h := harness
 	h.Provider = func(t testing.TB, dir string) driver.Provider { return inProcess(t, dir) }
@@ -41,6 +43,8 @@ func TestConformanceInProcess(t *testing.T) {
 
 // TestConformanceProcessGroup runs the suite with process groups instead of trees, and
 // without the program setsid, as on macOS.
+//
+//croft:slow
 func TestConformanceProcessGroup(t *testing.T) {
 	if os.Getenv("CROFT_TEST_NO_SETSID") == "" { // the suite starts this test again
 		bin := t.TempDir()

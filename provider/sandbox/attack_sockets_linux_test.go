@@ -241,6 +241,7 @@ my $failed = 0; while ((my $pid = wait) > 0) { $failed++ if $? } print $failed'`
 	}
 }
 
+//croft:slow
 func TestAttackSocketsUnprivileged(t *testing.T) {
 	asNobody(t, "^Test(AttackSocketsOfTheHost|AttackSocketPathRace|OwnSocketsWork|AttackLease|AttackSocketFamilies|AttackNetlinkBuffers|AttackCoreFiles|AttackFIFOsOfTheHost|AttackLaterFIFOs|AttackOtherWorkspaces)$")
 }

@@ -349,6 +349,7 @@ func swap(t *testing.T, how, dir, secret string) {
 const inPlaceTests = "^(TestGitOfTheHostRunsNothingPlanted|TestPlaceholdersAreNeutralAndGo|TestCommitsInPlace|TestWhatIsPlantedIsTold|TestUnreadableDirectoryIsNoChange|TestSwapBetweenJudgementAndMount|" +
 	"TestGitOfTheHostRunsNothingThatItsConfigurationNames|TestNoPipeStopsTheStart|TestSymlinksAmongTraps|TestPrivateGit.*|TestOwnRepository|TestLateClone.*)$"
 
+//croft:slow
 func TestInPlaceUnprivileged(t *testing.T) { asNobody(t, inPlaceTests) }
 
 // At the level of bubblewrap the process that is known is bubblewrap, and the guest
@@ -357,8 +358,10 @@ func TestPartialOutputUnprivileged(t *testing.T) {
 	asNobody(t, "^TestPartialOutputOfAGuestThatWasKilled$")
 }
 
+//croft:slow
 func TestInPlaceBubblewrap(t *testing.T) { atLevel(t, driver.IsolationBubblewrap, inPlaceTests) }
 
+//croft:slow
 func TestInPlaceGVisor(t *testing.T) { atLevel(t, driver.IsolationGVisor, inPlaceTests) }
 
 func TestInPlaceProcess(t *testing.T) {

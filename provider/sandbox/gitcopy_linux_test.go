@@ -257,10 +257,13 @@ const gitAttackTests = "^TestGitAttack(HostRename|GitReplaced|NamesOfARepository
 // lateAttackTests are those on repositories that the host makes while the guest runs.
 const lateAttackTests = "^TestGitAttack(LateRepository|RepositoryDuringACommand|ReplacedDuringACommand|RepositoryThatCannotBeRead|UnseenRepository|LateConfiguration)$"
 
+//croft:slow
 func TestGitAttacksUnprivileged(t *testing.T) { asNobody(t, gitAttackTests) }
 
+//croft:slow
 func TestGitAttacksGVisor(t *testing.T) { atLevel(t, driver.IsolationGVisor, gitAttackTests) }
 
+//croft:slow
 func TestGitAttacksBubblewrap(t *testing.T) { atLevel(t, driver.IsolationBubblewrap, gitAttackTests) }
 
 func TestLateAttacksUnprivileged(t *testing.T) { asNobody(t, lateAttackTests) }

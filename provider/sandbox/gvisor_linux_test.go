@@ -12,6 +12,7 @@ import (
 	"github.com/croft-run/croft/workspace/workspacetest"
 )
 
+//croft:slow
 func TestConformanceGVisor(t *testing.T) {
 	needLevel(t, driver.IsolationGVisor)
 	workspacetest.Run(t, at(driver.IsolationGVisor))
@@ -59,12 +60,16 @@ func TestGVisorLimitOfProcessesIsRefused(t *testing.T) {
 
 // TestGVisorAsTheOthers runs at gVisor what is tested at namespaces, besides the
 // suite.
+//
+//croft:slow
 func TestGVisorAsTheOthers(t *testing.T) {
 	atLevel(t, driver.IsolationGVisor, "^Test(TemplateShowsThroughAndStaysAsItIs|InPlaceWithoutTriggers|GuestIsFoundByTheNextProcess|DeadGuestIsEvictedOnceAndItsSessionsAreLost|AllowedHostIsReachedAndNoOther|DiskIsLimited|LayersOfAChangedDirectory)$")
 }
 
 // TestConformanceGVisorUnprivileged runs what of the suite is about processes and
 // the sandbox; the rest is the same code as at the other levels.
+//
+//croft:slow
 func TestConformanceGVisorUnprivileged(t *testing.T) {
 	asNobody(t, "^TestConformanceGVisor$/^(Shell|Isolation|Network|Limits|ReadOnly|Sessions|Life)$")
 }

@@ -317,6 +317,7 @@ func killChildren(rec *supervise.Record) {
 	}
 }
 
+//croft:race
 func TestManyAtOnce(t *testing.T) {
 	p := newProvider(t, t.TempDir())
 	const many = 200

@@ -36,11 +36,13 @@ func needLevel(t *testing.T, level driver.Isolation) {
 	}
 }
 
+//croft:slow
 func TestConformanceBubblewrap(t *testing.T) {
 	needLevel(t, driver.IsolationBubblewrap)
 	workspacetest.Run(t, at(driver.IsolationBubblewrap))
 }
 
+//croft:slow
 func TestConformanceProcess(t *testing.T) {
 	if os.Getuid() == 0 { // where it is refused
 		nobodyAt(t, driver.IsolationProcess, "^TestConformanceProcess$")

@@ -198,6 +198,7 @@ func TestCallersThatLeaveDoNotEndTheGuest(t *testing.T) {
 	}
 }
 
+//croft:race
 func TestDeadGuestIsEvictedOnceAndItsSessionsAreLost(t *testing.T) {
 	p := newProvider(t, t.TempDir())
 	ws := open(t, p)
@@ -246,6 +247,7 @@ func TestDeadGuestIsEvictedOnceAndItsSessionsAreLost(t *testing.T) {
 	}
 }
 
+//croft:race
 func TestCloseEndsWhatIsNotDetached(t *testing.T) {
 	dir := t.TempDir()
 	p := newProvider(t, dir)
@@ -314,6 +316,7 @@ func TestThrowawayGuestEndsWithItsOwner(t *testing.T) {
 	eventually(t, "ended", func() bool { return !alive(rec) })
 }
 
+//croft:race
 func TestUpdateReplacesTheGuestOfAnotherPolicy(t *testing.T) {
 	p := newProvider(t, t.TempDir())
 	ws := open(t, p, policy(driver.Policy{Env: map[string]string{"A": "1"}}))

@@ -85,6 +85,7 @@ func TestOpenFilesAreLimited(t *testing.T) {
 	}
 }
 
+//croft:race
 func TestPauseFreezes(t *testing.T) {
 	need(t, limitEnforcement("freezer"))
 	p := newProvider(t, t.TempDir())

@@ -101,10 +101,13 @@ var harness = workspacetest.Harness{
 	Leftovers: leftovers,
 }
 
+//croft:race ^(Concurrency|Shell|Sessions|Watch)
 func TestConformance(t *testing.T) { workspacetest.Run(t, harness) }
 
 // TestConformanceTemplate runs the suite over workspaces whose files are an
 // overlay, above a template that is empty, and which are the home of a user.
+//
+//croft:slow
 func TestConformanceTemplate(t *testing.T) {
 	h := harness
 	empty := filepath.Join(filepath.Dir(os.Getenv(guestVar)), "empty-"+strconv.Itoa(os.Getuid()))
@@ -119,6 +122,8 @@ func TestConformanceTemplate(t *testing.T) {
 }
 
 // TestConformanceUnprivileged runs the suite as an ordinary user.
+//
+//croft:slow
 func TestConformanceUnprivileged(t *testing.T) {
 	asNobody(t, "^Test(Conformance|ConformanceTemplate|TemplateShowsThroughAndStaysAsItIs|InPlace|GuestIsFoundByTheNextProcess|DeadGuestIsEvictedOnceAndItsSessionsAreLost)$")
 }

@@ -111,6 +111,8 @@ var harness = workspacetest.Harness{
 }
 
 // TestConformanceMachine runs the whole suite against a real sshd, for some minutes.
+//
+//croft:slow
 func TestConformanceMachine(t *testing.T) {
 	testenv.NeedsSSHD(t)
 	h := harness

@@ -25,6 +25,8 @@ func fakeSSH(t *testing.T, script string) {
 }
 
 // TestHostileMachines: what a machine answers ends with a clear error, within the time of a step.
+//
+//croft:slow
 func TestHostileMachines(t *testing.T) {
 	const guestVerbs = `*" daemon "*|*" connect "*|*" end "*|*" remove "*) `
 	for name, tt := range map[string]struct{ script, want string }{

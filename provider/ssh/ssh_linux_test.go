@@ -117,6 +117,8 @@ func wantEvicted(t testing.TB, ws *driver.Workspace) {
 
 // TestFilesAndCommands is the shortest way through: two processes' worth of providers reach
 // the same guest, and nothing of the files is on this host.
+//
+//croft:slow-race
 func TestFilesAndCommands(t *testing.T) {
 	dir := t.TempDir()
 	p := newProvider(t, dir)
@@ -261,6 +263,8 @@ func TestLoginRefused(t *testing.T) {
 
 // TestConnectionLossInACommand: the command has ended with the cause lost, and runs no more;
 // the next call is Evicted, and the workspace is there again.
+//
+//croft:slow-race
 func TestConnectionLossInACommand(t *testing.T) {
 	dir := t.TempDir()
 	p := newProvider(t, dir)
@@ -324,6 +328,8 @@ func (r *lossyReader) Read(p []byte) (int, error) {
 }
 
 // TestConnectionLossInAWrite: the file has its old content, and no temporary file stays.
+//
+//croft:slow-race
 func TestConnectionLossInAWrite(t *testing.T) {
 	p := newProvider(t, t.TempDir())
 	ws := open(t, p)
@@ -349,6 +355,8 @@ func TestConnectionLossInAWrite(t *testing.T) {
 
 // TestMachineIsDown: calls say so, Resolve is worth another try, and when the machine is back
 // the same files and the same session are there.
+//
+//croft:slow-race
 func TestMachineIsDown(t *testing.T) {
 	testenv.NeedsSSHD(t)
 	server, err := testenv.StartSSHD(t.Context(), t.TempDir(), nil)
@@ -429,6 +437,8 @@ func TestDestroyWhileTheMachineIsDown(t *testing.T) {
 
 // TestGuestIsKilled: its commands are lost, and the processes that it left are killed by the
 // next guest, or when the workspace is removed.
+//
+//croft:slow-race
 func TestGuestIsKilled(t *testing.T) {
 	dir := t.TempDir()
 	p := newProvider(t, dir)

@@ -95,6 +95,8 @@ func TestLarge(t *testing.T) {
 }
 
 // TestOutputs compares docs/scale with a new run.
+//
+//croft:slow
 func TestOutputs(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("skipped: host: floating-point numbers are rounded in another way than on amd64")

@@ -386,5 +386,6 @@ func harness(d defects) Harness {
 	}
 }
 
+//croft:race ^(Concurrency|Shell|Sessions|Watch)
 func TestConformance(t *testing.T)      { Run(t, harness(defects{})) }
 func BenchmarkConformance(b *testing.B) { Bench(b, harness(defects{})) }

@@ -102,8 +102,13 @@ func leftovers(t testing.TB, dir string) []string {
 	return left
 }
 
+//croft:slow
+//croft:slow-race ^(Concurrency|Shell|Sessions|Watch)
 func TestRemoteOverLocal(t *testing.T) { workspacetest.Run(t, harness("local")) }
 
+//croft:slow-race ^(Concurrency|Shell|Sessions|Watch)
 func TestRemoteOverMemory(t *testing.T) { workspacetest.Run(t, harness("memory")) }
 
+//croft:slow
+//croft:slow-race ^(Concurrency|Shell|Sessions|Watch)
 func TestRemoteOverFilestore(t *testing.T) { workspacetest.Run(t, harness("filestore")) }

@@ -13,6 +13,8 @@ import (
 // TestEventsAreKept proves that what happens is in the file of the data
 // directory, numbered on from one program to the next, and that a workspace that
 // was opened is told of even by a program that ends at once.
+//
+//croft:slow-race
 func TestEventsAreKept(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	var ids []string

@@ -136,6 +136,8 @@ func TestOptionsWantsTheToken(t *testing.T) {
 
 // TestServesOnAfterALostStore proves that a refused sweep does not keep the
 // daemon from serving.
+//
+//croft:slow-race ^(Concurrency|Shell|Sessions|Watch)
 func TestServesOnAfterALostStore(t *testing.T) {
 	cfg := app.Config{DataDir: filepath.Join(t.TempDir(), "data")}
 	fill(t, cfg)

@@ -25,6 +25,9 @@ func serveShell(t testing.TB, dir string) (sys *app.System, url string) {
 
 // TestRemoteOverShell is what the suite says of commands. The provider below is
 // no more than that.
+//
+//croft:slow
+//croft:slow-race ^(Concurrency|Shell|Sessions|Watch)
 func TestRemoteOverShell(t *testing.T) {
 	all := workspacetest.Checks
 	workspacetest.Checks = slices.DeleteFunc(slices.Clone(all), func(c workspacetest.Check) bool { return !strings.HasPrefix(c.Name, "Shell/") })

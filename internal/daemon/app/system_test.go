@@ -141,6 +141,8 @@ func TestTwoProvidersOfOneKind(t *testing.T) {
 
 // TestInsideAndOutsideAreOne proves that a client within the process and one on
 // the network see the same, and that the types on both sides agree.
+//
+//croft:slow-race ^(Concurrency|Shell|Sessions|Watch)
 func TestInsideAndOutsideAreOne(t *testing.T) {
 	sys, url := serve(t, filepath.Join(t.TempDir(), "data"))
 	inside, err := sys.Client(t.Context())
@@ -208,6 +210,8 @@ func TestSweepKnowsItsOwn(t *testing.T) {
 
 // TestShutdownIsOrdered proves that a request under way ends well, that a watch
 // does not hold things up, and that the listener is closed.
+//
+//croft:slow-race ^(Concurrency|Shell|Sessions|Watch)
 func TestShutdownIsOrdered(t *testing.T) {
 	sys := openSystem(t, app.Config{DataDir: t.TempDir()})
 	l, err := app.Listen(t.Context(), "127.0.0.1:0")

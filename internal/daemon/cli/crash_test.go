@@ -28,6 +28,8 @@ import (
 // each time every write that was acknowledged is there, no file is torn, and
 // every workspace that was opened can be resolved. CROFT_CRASH_ROUNDS sets how
 // many times.
+//
+//croft:slow
 func TestKilledAtRandomMoments(t *testing.T) {
 	rounds := 100 // of each kind: 200 in all
 	if s := os.Getenv("CROFT_CRASH_ROUNDS"); s != "" {

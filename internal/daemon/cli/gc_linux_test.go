@@ -14,6 +14,8 @@ import (
 
 // TestGCRemovesKilledRunsInContainers kills runs without notice, and looks for what
 // is left once gc has been: records, directories, containers and volumes.
+//
+//croft:slow
 func TestGCRemovesKilledRunsInContainers(t *testing.T) {
 	testenv.NeedsDocker(t)
 	d, err := testenv.StartDockerd(t.Context())

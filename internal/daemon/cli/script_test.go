@@ -88,6 +88,8 @@ func (noSandbox) Resolve(context.Context, driver.Ref) (*driver.Workspace, error)
 
 // TestScripts runs the scripts in testdata/script: each is one story of the
 // command line, with real processes on a data directory of its own.
+//
+//croft:slow-race ^(exec|sessions|events|server|up)
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",

@@ -30,6 +30,8 @@ func croft(t *testing.T, data string, args ...string) *exec.Cmd {
 
 // TestRunEndsOnASignal proves that croft run, asked to stop, ends its command
 // with all that this started, and leaves no workspace.
+//
+//croft:slow-race ^(exec|sessions|events|server|up)
 func TestRunEndsOnASignal(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
 		t.Run(sig.String(), func(t *testing.T) {
@@ -75,6 +77,8 @@ func TestRunEndsOnASignal(t *testing.T) {
 
 // TestRunOnATerminal proves that on a terminal the command has one, of the same
 // size, that changes with it, and that what is typed arrives.
+//
+//croft:slow-race ^(exec|sessions|events|server|up)
 func TestRunOnATerminal(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "data")
 	cmd := croft(t, data, "run", "--provider", "shelltest", "--", "sh", "-c",
@@ -127,6 +131,8 @@ func TestRunOnATerminal(t *testing.T) {
 }
 
 // TestShellIsLeftAndFoundAgain leaves a terminal with ctrl-] and comes back.
+//
+//croft:slow-race ^(exec|sessions|events|server|up)
 func TestShellIsLeftAndFoundAgain(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a daemon")

@@ -653,6 +653,8 @@ func TestWorkAtGVisor(t *testing.T) {
 
 // TestWorkCommitsManyFiles commits more paths than a command line holds, some of them with
 // names that git would take for patterns or flags, into a directory of a repository.
+//
+//croft:slow
 func TestWorkCommitsManyFiles(t *testing.T) {
 	home := t.TempDir()
 	repo := filepath.Join(home, "repo")

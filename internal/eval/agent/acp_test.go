@@ -73,6 +73,8 @@ func acpAnswers() map[string][]string {
 }
 
 // TestACP does a turn, also with an agent that does not end by itself.
+//
+//croft:slow-race
 func TestACP(t *testing.T) {
 	for _, hang := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) { testTurn(t, hang) })
@@ -98,6 +100,7 @@ func testTurn(t *testing.T, hang bool) {
 	}
 }
 
+//croft:slow-race
 func TestACPResume(t *testing.T) {
 	s := &acpScript{answers: acpAnswers()}
 	cfg := Config{Type: "acp", Command: "x"}
@@ -110,6 +113,8 @@ func TestACPResume(t *testing.T) {
 }
 
 // TestACPFailures: what an agent refuses is the failure of its session.
+//
+//croft:slow-race
 func TestACPFailures(t *testing.T) {
 	const no = `{"jsonrpc":"2.0","id":ID,"error":{"code":-32000,"message":"Authentication required"}}`
 	for method, want := range map[string]struct {

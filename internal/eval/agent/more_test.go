@@ -20,6 +20,8 @@ import (
 )
 
 // TestRealACP does a turn with opencode over the Agent Client Protocol.
+//
+//croft:slow
 func TestRealACP(t *testing.T) {
 	t.Parallel()
 	c := clis["opencode"]

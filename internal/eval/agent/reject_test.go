@@ -120,6 +120,8 @@ func TestRealRejected(t *testing.T) {
 }
 
 // TestEndlessStream: of a stream without an end the beginning is read.
+//
+//croft:slow-race
 func TestEndlessStream(t *testing.T) {
 	text := bytes.Repeat([]byte("{}\n"), maxRecords+1000)
 	if got := len(allRecords(text)); got != maxRecords {

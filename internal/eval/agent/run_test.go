@@ -179,6 +179,8 @@ func TestMissingProgram(t *testing.T) {
 }
 
 // TestCanceled: a canceled run returns an error, not a verdict.
+//
+//croft:slow-race
 func TestCanceled(t *testing.T) {
 	cfg := Config{Type: "command", Command: stub(t, "sleep 600 & wait")}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -190,6 +192,8 @@ func TestCanceled(t *testing.T) {
 }
 
 // TestFlood: what an agent writes beyond the limit is not kept, and does not stop it.
+//
+//croft:slow-race
 func TestFlood(t *testing.T) {
 	cfg := Config{Type: "command", Command: stub(t, "head -c 3000000 /dev/zero; echo; echo '{\"type\":\"step\"}'; touch done")}
 	in := input(t, cfg)

@@ -54,6 +54,7 @@ func tools(t *testing.T, kind, formatter, linter string) (*workspace.Workspace, 
 // late is for what is not about time.
 var late = &EditOptions{Bound: 2 * time.Minute}
 
+//croft:slow-race
 func TestAfterEdit(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(kind, func(t *testing.T) {
@@ -80,6 +81,8 @@ func TestAfterEdit(t *testing.T) {
 }
 
 // TestAfterEditIsBounded: tools that hang are stopped, and it is told.
+//
+//croft:slow-race
 func TestAfterEditIsBounded(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(kind, func(t *testing.T) {
@@ -113,6 +116,7 @@ func running(list []workspace.SessionInfo) bool {
 	return false
 }
 
+//croft:slow-race
 func TestAfterEditSilencesNothing(t *testing.T) {
 	ws, p, dir := tools(t, local.Kind, "echo broken >&2\nexit 3\n", "echo what >&2\nexit 2\n")
 	got := AfterEdit(t.Context(), ws, p, "a.py", late)
@@ -194,6 +198,7 @@ func (s server) Diagnose(_ context.Context, path string) ([]Diagnostic, bool, er
 	return []Diagnostic{{File: path, Line: 1, Message: "of the server"}}, s.warm, s.err
 }
 
+//croft:slow-race
 func TestAfterEditAsksAWarmServer(t *testing.T) {
 	ws, p, _ := tools(t, local.Kind, "", "echo a.py:1:1: error: of the linter\nexit 1\n")
 	for _, tt := range []struct {
@@ -244,6 +249,8 @@ func TestRealLinters(t *testing.T) {
 
 // TestCutShort: a run that is given up leaves nothing running, nothing in the
 // tree and nothing among the throw-away files.
+//
+//croft:slow-race
 func TestCutShort(t *testing.T) {
 	testenv.NeedsProgram(t, "pytest")
 	for _, kind := range kinds {

@@ -15,6 +15,8 @@ const hangs = "import threading, time\n\n\ndef hang():\n    time.sleep(600)\n\n\
 
 // TestHangingRunner: the failures that a runner reported before it hung are kept, whether
 // it hangs at its end or in a later test.
+//
+//croft:slow-race
 func TestHangingRunner(t *testing.T) {
 	for _, tt := range []struct {
 		name, kind, needs string

@@ -40,6 +40,7 @@ func TestConformanceOverMemory(t *testing.T) {
 	workspacetest.Run(t, workspacetest.Harness{Provider: func(t testing.TB, _ string) driver.Provider { return wrapped(t, &p) }})
 }
 
+//croft:slow
 func TestConformanceOverAShell(t *testing.T) {
 	checks(t)
 	workspacetest.Run(t, workspacetest.Harness{Provider: func(t testing.TB, dir string) driver.Provider {

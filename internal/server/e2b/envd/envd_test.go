@@ -164,6 +164,7 @@ func wantCode(t *testing.T, what string, err error, want connect.Code) {
 	}
 }
 
+//croft:race ./^([^m]|m[^u])
 func TestProcess(t *testing.T) {
 	h := newHost(t)
 	for codec := range codecs {
@@ -399,6 +400,8 @@ func TestProcessesSurviveTheServer(t *testing.T) {
 }
 
 // TestKeepalive counts the keep-alives of a quiet process.
+//
+//croft:race
 func TestKeepalive(t *testing.T) {
 	h := newHost(t)
 	ctx, info := connect.NewClientContext(t.Context())
@@ -431,6 +434,8 @@ func TestAuthorization(t *testing.T) {
 }
 
 // TestEndedProcessesAreRemoved keeps an ended process for a while, and not longer.
+//
+//croft:race
 func TestEndedProcessesAreRemoved(t *testing.T) {
 	h := newHost(t)
 	h.srv.SetRetain(time.Second)

@@ -89,6 +89,8 @@ func (b drainingBody) Read(p []byte) (int, error) {
 }
 
 // TestUploadWhileDraining drains the server while it waits for the body of an upload.
+//
+//croft:race
 func TestUploadWhileDraining(t *testing.T) {
 	h := newHost(t)
 	body := drainingBody{strings.NewReader("content"), h.srv.Drain}

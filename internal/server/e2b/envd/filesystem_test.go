@@ -179,6 +179,7 @@ func wantEvents(t *testing.T, next func() []*envdpb.FilesystemEvent, want map[st
 	return all
 }
 
+//croft:race
 func TestWatch(t *testing.T) {
 	h := newHost(t)
 	c := h.filesystem("binary")
@@ -236,6 +237,8 @@ func TestWatch(t *testing.T) {
 }
 
 // TestWatcherQueueIsBounded changes more than a watcher keeps.
+//
+//croft:race
 func TestWatcherQueueIsBounded(t *testing.T) {
 	h := newHost(t)
 	c := h.filesystem("binary")
