@@ -263,6 +263,12 @@ func (s *Server) listContexts(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 		return
 	}
+	c.box.contextsMu.Lock()
+	defaults := slices.Collect(maps.Values(c.box.contexts))
+	c.box.contextsMu.Unlock()
+	// The defaults come first: a new sandbox of E2B has them already.
+	isDefault := func(k driver.CodeContext) bool { return slices.Contains(defaults, k.ID) }
+	list = slices.Concat(slices.DeleteFunc(slices.Clone(list), func(k driver.CodeContext) bool { return !isDefault(k) }), slices.DeleteFunc(list, isDefault))
 	res := []codeContext{}
 	for _, k := range list {
 		res = append(res, c.contextOf(k))
@@ -347,6 +353,9 @@ func (s *Server) execute(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		kernel, err = c.context(ctx, req.Context) // before the answer has begun
 	}
+	if fault.CauseOf(err) == fault.CauseDestroyed {
+		panic(http.ErrAbortHandler) // the SDK then finds that the sandbox is gone, and says so
+	}
 	if err != nil && !inStream(err) {
 		writeError(w, err)
 		return
@@ -366,7 +375,7 @@ func (s *Server) execute(w http.ResponseWriter, r *http.Request) {
 		text, _ := cutOff(err)
 		switch fault.CauseOf(err) {
 		case fault.CauseDestroyed:
-			panic(http.ErrAbortHandler) // the SDK then finds that the sandbox is gone, and says so
+			panic(http.ErrAbortHandler) // as above
 		case fault.CausePaused:
 			name, why = "SandboxPausedError", text
 		case fault.CauseClosed:
