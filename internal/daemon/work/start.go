@@ -311,6 +311,7 @@ const sharedLogin = "shared"
 // again as it started first.
 func (o Options) Again(labels map[string]string) Options {
 	o.Agent, o.ShareLogin = FindAgent(labels[AgentLabel]), labels[LoginLabel] == sharedLogin
+	o.NoAsk = labels[YoloLabel] == "true"
 	if sub, err := strconv.Unquote(labels[SubLabel]); err == nil && filepath.IsLocal(sub) {
 		o.Project.Sub = sub
 	}
@@ -330,6 +331,12 @@ func (s *Start) Spec() (workspace.Spec, error) {
 	spec := workspace.Spec{Kind: SandboxKind, Policy: workspace.Policy{Isolation: s.Isolation}, Labels: map[string]string{ProjectLabel: s.Project.Key(), AgentLabel: name[:min(len(name), longest)]}}
 	if s.ShareLogin {
 		spec.Labels[LoginLabel] = sharedLogin
+	}
+	if s.Agent != nil && s.NoAsk {
+		spec.Labels[YoloLabel] = "true"
+	}
+	if s.Agent != nil && len(s.Words) > 0 {
+		spec.Labels[ArgsLabel] = strconv.Itoa(len(s.Words))
 	}
 	if sub := strconv.QuoteToASCII(s.Project.Sub); s.Project.Sub != "" && len(sub) <= longest {
 		spec.Labels[SubLabel] = sub

@@ -148,7 +148,7 @@ func TestLogins(t *testing.T) {
 			if spec, err = shared.Spec(); err != nil {
 				t.Fatal(err)
 			}
-			if again := (Options{}).Again(spec.Labels); !again.ShareLogin || again.Agent != shared.Agent {
+			if again := (Options{}).Again(spec.Labels); !again.ShareLogin || again.NoAsk || again.Agent != shared.Agent {
 				t.Errorf("labels %v start it again with %+v", spec.Labels, again)
 			}
 		})
@@ -217,6 +217,9 @@ func TestNoAsk(t *testing.T) {
 		s, err := New(Options{Project: p, Agent: a, NoAsk: true}, u)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if spec, err := s.Spec(); err != nil || !(Options{}).Again(spec.Labels).NoAsk {
+			t.Errorf("%s does not start again as it started: %v", a.Name, err)
 		}
 		if len(asks.AgentEnv) > 0 || len(s.AgentEnv)+len(s.Argv) <= len(asks.Argv) {
 			t.Errorf("%s: %q %q, with NoAsk %q %q", a.Name, asks.AgentEnv, asks.Argv, s.AgentEnv, s.Argv)
