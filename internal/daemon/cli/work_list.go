@@ -131,14 +131,15 @@ func (a *command) workAttachCommand() *cobra.Command {
 		Use:   "attach [NAME] [-- ARGUMENT...]",
 		Short: "Return to the agent of a work; an agent that has ended is started again",
 		Long: `Return to the agent of a work. An agent that has ended is started again, with the files of its home, such as its
-conversations; --continue lets it continue the last one. --yolo and the other flags of its start are kept, its arguments are not.`,
+conversations; --continue lets it continue the last one. --yolo and the other flags of its start are kept
+(--yolo=false lets it ask again), its arguments are not.`,
 		Example: "  croft work attach\n  croft work attach app-claude --continue",
 		Args:    cobra.ArbitraryArgs,
 	}
 	var opts workAttachOptions
 	f := cmd.Flags()
 	f.BoolVar(&opts.continues, "continue", false, "an agent that has ended continues its last conversation")
-	f.BoolVar(&opts.start.NoAsk, "yolo", false, "an agent that has ended asks for no permissions, also when it starts again later (default as before)")
+	f.BoolVar(&opts.start.NoAsk, "yolo", false, "the agent asks for no permissions: the sandbox is the boundary")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if dash := cmd.ArgsLenAtDash(); dash >= 0 {
 			args, opts.start.Words = args[:dash], args[dash:]
