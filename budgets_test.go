@@ -29,7 +29,7 @@ var exceptions = map[string]int{
 	"lines internal/daemon/cli":             17400,
 	"lines provider/sandbox":                10340,
 	"lines snapshot":                        12100,
-	"lines tool":                            7800,
+	"lines tool":                            7810,
 	"methods client Client":                 76,
 	"methods internal/daemon/app System":    127,
 	"methods internal/daemon/cli command":   365,
@@ -46,7 +46,7 @@ var exceptions = map[string]int{
 	"methods internal/host/files system": 64,
 	// What people hold: one method for each thing that can be done.
 	"methods workspace Workspace": 96,
-	"methods tool Call":           71,
+	"methods tool Call":           74,
 	// The composition root, and the commands, which are given everything.
 	"imports internal/daemon/app": 55,
 	"imports internal/daemon/cli": 38,

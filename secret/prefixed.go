@@ -12,6 +12,10 @@ var (
 	lineNumber   = lazyregexp.New(`^[ \t]*\d+[\t:-]`)
 )
 
+// HasSeveralLines reports whether a text may have a secret that is found by several lines, such as a value of a Kubernetes Secret,
+// which one line of it does not tell.
+func HasSeveralLines(p []byte) bool { return severalLines.Match(p) }
+
 // findUnprefixed finds secrets of several lines without what tools such as grep write before
 // each line: the path and the number.
 func findUnprefixed(f Finder, p []byte) []Span {

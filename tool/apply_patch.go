@@ -98,6 +98,9 @@ func applyPatch(ctx context.Context, c *Call, in applyPatchInput) (applyPatchOut
 		out.Files = append(out.Files, f)
 	}
 	out.Notes = c.AfterEdit(ctx, changed...)
+	if strings.Contains(in.Patch, "\r\n") && slices.ContainsFunc(ops, func(op patchOp) bool { return op.kind == 'A' }) {
+		out.Notes += "\nnote: the patch has CRLF line ends; the added files have LF"
+	}
 	return out, nil
 }
 

@@ -103,6 +103,7 @@ func (c *Call) staleError(verb, name string, seen Seen, content []byte) error {
 		fmt.Fprintf(&b, "--- lines are missing now at line %d ---\n", span.First)
 		return &textError{text: b.String(), code: fault.Conflict}
 	}
+	c.LearnSecrets(content)
 	fmt.Fprintf(&b, "--- lines %d-%d now ---\n", span.First, span.Last)
 	n := 0
 	for line := range bytes.Lines(content) {

@@ -423,7 +423,7 @@ func (e *Env) finishCall(t *Tool, c *Call, a answer, note string, err error) (Re
 		if fault.Of(err) == fault.Internal || fault.IsPrivate(err) {
 			e.Log.Error("tool failed", "tool", t.Name, "workspace", c.Name, "error", err)
 		}
-		return Result{}, &textError{text: c.scrub.String(ErrorText(err)), code: fault.Of(err), err: err}
+		return Result{}, &textError{text: c.scrubLearned(ErrorText(err)), code: fault.Of(err), err: err}
 	}
 	scrub := c.scrub
 	if t.Unscrubbed {

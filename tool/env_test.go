@@ -276,6 +276,44 @@ func TestSecretsOfSeveralLines(t *testing.T) {
 	}
 }
 
+// TestALineOfASecretOfSeveralLines: an answer that has one line of a manifest or of a key hides what Read of the whole file hides.
+func TestALineOfASecretOfSeveralLines(t *testing.T) {
+	env := newEnv(t, tool.Config{Tools: slices.Concat(tool.Coding(), tool.Workspace()), Workspaces: newSet(t, "w"), Finders: []secret.Finder{secret.Known()}})
+	const line = "q7RkZ2mXv9TbW4nLcJ8sHdPyG3fUeKaVxQ0iB6oM5tYzR1wS"
+	const manifest = "apiVersion: v1\nkind: Secret\nmetadata:\n  name: db\ndata:\n  user: YWRtaW5pc3RyYXRvcg==\nstringData:\n  pw: tr0ub4dor\n"
+	put(t, env, "w", "db.yaml", manifest)
+	put(t, env, "w", "id_rsa", "-----BEGIN OPENSSH PRIVATE "+"KEY-----\n"+line+"\n-----END OPENSSH PRIVATE "+"KEY-----\n")
+	put(t, env, "w", "plain.yaml", "kind: ConfigMap\ndata:\n  user: c29tZWJvZHktZWxzZQ==\n")
+	for _, one := range []struct{ tool, args string }{
+		{"Grep", `{"pattern":"user:|pw:|q7R"}`},
+		{"Grep", `{"pattern":"stringData","path":"db.yaml","context":1}`},
+		{"Grep", `{"pattern":"user:.*\\n.*\\n.*pw:.*","multiline":true}`},
+		{"workspace_grep", `{"pattern":"user:|pw:|q7R"}`},
+		{"Read", `{"file_path":"db.yaml","offset":6,"limit":1}`},
+		{"Read", `{"file_path":"db.yaml","offset":8}`},
+		{"workspace_read_file", `{"path":"id_rsa","offset":2,"limit":1}`},
+	} {
+		res, err := env.Run(t.Context(), tool.Request{Tool: one.tool, Args: json.RawMessage(one.args)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := res.Text + string(res.Structured)
+		if !strings.Contains(text, "[REDACTED:") || strings.Contains(text, "YWRtaW5") || strings.Contains(text, "tr0ub") || strings.Contains(text, line[8:24]) {
+			t.Errorf("%s %s: %s", one.tool, one.args, text)
+		}
+		if one.args == `{"pattern":"user:|pw:|q7R"}` && !strings.Contains(text, "c29tZWJvZHktZWxzZQ==") {
+			t.Errorf("%s hides what is no secret: %s", one.tool, text)
+		}
+	}
+
+	ok(t, env, "Read", `{"file_path":"db.yaml"}`)
+	put(t, env, "w", "db.yaml", strings.Replace(manifest, "tr0ub4dor", "c0rrecth0rse", 1))
+	edit := args(t, "file_path", "db.yaml", "old_string", "db", "new_string", "other")
+	if got := refused(t, env, "Edit", edit, fault.Conflict); strings.Contains(got, "c0rrecth0rse") || !strings.Contains(got, "[REDACTED:") {
+		t.Errorf("the error is %q", got)
+	}
+}
+
 // TestSecretsInTwoAnswers: a secret of which a command prints one half before an answer and the
 // other half after it is in neither.
 func TestSecretsInTwoAnswers(t *testing.T) {

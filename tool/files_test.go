@@ -47,6 +47,32 @@ func args(t testing.TB, pairs ...any) string {
 	return string(data)
 }
 
+// TestWriteTellsOfLineEnds: a file keeps its CRLF line ends, which Read does not show; other changes of them are named.
+func TestWriteTellsOfLineEnds(t *testing.T) {
+	env := newEnv(t, tool.Config{Tools: slices.Concat(tool.Coding(), tool.Workspace()), Workspaces: newSet(t, "w")})
+	const kept = "note: the line ends of the file, CRLF, were kept"
+	for before, list := range map[string][][3]string{
+		"a\r\nb\r\n": {{"a\nc\n", "a\r\nc\r\n", kept}, {"a\r\nc\r\n", "a\r\nc\r\n", ""}, {"a", "a", ""}, {"a\r\nb\n", "a\r\nb\n", "were CRLF and are mixed now"}},
+		"a\nb\n":     {{"a\nc\n", "a\nc\n", ""}, {"a\r\nc\r\n", "a\r\nc\r\n", "were LF and are CRLF now"}},
+		"a\r\nb\n":   {{"a\nc\n", "a\nc\n", "were mixed and are LF now"}},
+		"a":          {{"a\r\n", "a\r\n", ""}},
+	} {
+		for _, one := range list {
+			for name, path := range map[string]string{"Write": "file_path", "workspace_write_file": "path"} {
+				put(t, env, "w", "f", before)
+				ok(t, env, "Read", `{"file_path":"f"}`)
+				text := ok(t, env, name, args(t, path, "f", "content", one[0]))
+				if got := get(t, env, "w", "f"); got != one[1] || !strings.Contains(text, one[2]) || strings.Contains(text, "note:") != (one[2] != "") {
+					t.Errorf("%s of %q over %q makes %q and says %q", name, one[0], before, got, text)
+				}
+			}
+		}
+	}
+	if text := ok(t, env, "apply_patch", args(t, "patch", "*** Begin Patch\r\n*** Add File: new\r\n+x\r\n*** End Patch\r\n")); !strings.Contains(text, "the added files have LF") {
+		t.Errorf("a patch with CRLF: %q", text)
+	}
+}
+
 func TestWriteWantsWhatWasRead(t *testing.T) {
 	env := coding(t, "w")
 	if got, want := ok(t, env, "Write", `{"file_path":"d/new","content":"a\nb\n"}`), "wrote 4 bytes to d/new"; got != want {

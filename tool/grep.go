@@ -99,7 +99,15 @@ func runGrep(ctx context.Context, c *Call, in grepInput) (grepOutput, error) {
 		}
 		return grepOutput{}, fmt.Errorf("grep: %w", err)
 	}
-	return newGrepOutput(in, res, c.room(readMargin)), nil
+	out := newGrepOutput(in, res, c.room(readMargin))
+	shown := map[string][]string{}
+	for _, m := range out.Matches {
+		shown[m.Path] = slices.Concat(shown[m.Path], m.Before, []string{m.Text}, m.After)
+	}
+	for path, lines := range shown {
+		c.LearnFile(ctx, path, lines...)
+	}
+	return out, nil
 }
 
 func (in grepInput) validate() error {

@@ -115,6 +115,9 @@ func (c *Call) readWindow(ctx context.Context, name string, w window) (readOutpu
 	}
 	out, err := w.output(info, digest)
 	if err == nil {
+		if w.first > 1 || out.NextOffset > 0 {
+			c.LearnFile(ctx, info.Path, out.Content)
+		}
 		c.recordRead(info.Path, out.Digest, w.lines, w.lineHashes, Span{w.first, w.shown})
 	}
 	return out, err

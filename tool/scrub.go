@@ -3,8 +3,10 @@ package tool
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 
+	"github.com/croft-run/croft/internal/lazyregexp"
 	"github.com/croft-run/croft/secret"
 )
 
@@ -65,6 +67,35 @@ func (s *scrubbers) remove(workspace string) {
 // LearnSecrets removes the secrets that a text has by form, such as a file from which an answer has
 // parts, from the answer.
 func (c *Call) LearnSecrets(data []byte) { c.learned = append(c.learned, c.scrub.Learn(data)...) }
+
+// partOfSeveral matches a line that may be one of a secret of several lines: a key with its value, as a Kubernetes Secret has, a line
+// of a private key, a login.
+var partOfSeveral = lazyregexp.New(`["'\w]:[ \t]*["']?[A-Za-z0-9+/=!@#$%^&*_.-]{6,}|(?:^|[^A-Za-z0-9+/])[A-Za-z0-9+/=]{16,}\r?$|(?i:passw)`)
+
+// LearnFile is LearnSecrets for a file of which the answer has only some lines. A file above maxLearned, or one that can't be read
+// now, is left out: its lines are searched by themselves.
+func (c *Call) LearnFile(ctx context.Context, path string, lines ...string) {
+	if c.scrub == nil || !slices.ContainsFunc(lines, func(text string) bool {
+		return slices.ContainsFunc(strings.Split(text, "\n"), partOfSeveral.MatchString)
+	}) {
+		return
+	}
+	if data, err := c.Workspace.ReadFileMax(ctx, path, maxLearned); err == nil && secret.HasSeveralLines(data) {
+		c.LearnSecrets(data)
+	}
+}
+
+// maxLearned is the size of the largest file that is searched for secrets of which an answer may show a line.
+const maxLearned = 10 << 20
+
+// scrubLearned removes secrets, and those that the call has learned.
+func (c *Call) scrubLearned(text string) string {
+	text = c.scrub.String(text)
+	if len(c.learned) > 0 {
+		text = secret.NewScrubber(c.learned, nil).String(text)
+	}
+	return text
+}
 
 // toResult returns the scrubbed text and data of an answer. Strings within the data are
 // scrubbed one by one, so that it stays valid JSON; what is found in the text is removed from them,

@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 
@@ -70,8 +71,35 @@ func (c *Call) writeSeen(ctx context.Context, verb, name string, content []byte)
 		gap := seen.Gap()
 		return writeOutput{}, Errorf(fault.PermissionDenied, "refusing to %s %s: lines %d-%d were not read; Read them first", verb, name, gap.First, gap.Last)
 	}
+	content, note := keepLineEnds(f.content, content)
 	res, err := c.saveFile(ctx, verb, name, f, content)
-	return writeOutput{Path: f.path, Bytes: len(content), Digest: res.Digest, Notes: brokenLinksNote(res)}, err
+	return writeOutput{Path: f.path, Bytes: len(content), Digest: res.Digest, Notes: brokenLinksNote(res) + note}, err
+}
+
+// keepLineEnds returns the new content of a file, with CRLF at the ends of its lines if the file has that alone, which Read does not
+// show, and the content has no CR. note says so, or that the line ends are others now.
+func keepLineEnds(before, after []byte) (content []byte, note string) {
+	was, is := lineEnds(before), lineEnds(after)
+	switch {
+	case was == "" || is == "" || was == is:
+		return after, ""
+	case was == "CRLF" && !bytes.Contains(after, []byte("\r")):
+		return bytes.ReplaceAll(after, []byte("\n"), []byte("\r\n")), "\nnote: the line ends of the file, CRLF, were kept; a command can change them"
+	}
+	return after, fmt.Sprintf("\nnote: the line ends of the file were %s and are %s now", was, is)
+}
+
+// lineEnds returns LF, CRLF or mixed; "" for a text without a line end.
+func lineEnds(text []byte) string {
+	switch all, windows := bytes.Count(text, []byte("\n")), bytes.Count(text, []byte("\r\n")); {
+	case all == 0:
+		return ""
+	case windows == 0:
+		return "LF"
+	case windows == all:
+		return "CRLF"
+	}
+	return "mixed"
 }
 
 // createFile creates a file.

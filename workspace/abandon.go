@@ -15,13 +15,14 @@ type trackedReader struct {
 	body   io.ReadCloser
 	opened *openResource
 
+	use  bool   // reading is a use of the workspace
 	used func() // called once, when it is no longer in use
 }
 
 // trackReader registers the reader that a driver returned with the handle, within the
 // call. release ends the context that the driver got, use says whether reading is a use.
 func (w *Workspace) trackReader(body io.ReadCloser, release func(), use bool) *trackedReader {
-	r := &trackedReader{w: w, body: body, used: func() {}}
+	r := &trackedReader{w: w, body: body, use: use, used: func() {}}
 	if use {
 		w.inflight.readers.Add(1)
 		r.used = sync.OnceFunc(func() { w.inflight.readers.Add(-1) })
@@ -40,6 +41,10 @@ func (r *trackedReader) Read(p []byte) (int, error) {
 		return 0, fmt.Errorf("read: %w", err)
 	}
 	defer r.w.inflight.exit()
+	if !r.use {
+		r.w.inflight.onlookers.Add(1)
+		defer r.w.inflight.onlookers.Add(-1)
+	}
 	n, err := r.body.Read(p)
 	if err != nil && err != io.EOF { //nolint:errorlint // a wrapped EOF is a failure
 		if why := r.w.inflight.closeReason(); why != nil { // closing the handle made it fail

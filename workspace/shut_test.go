@@ -279,6 +279,74 @@ func TestOpenReaderIsUse(t *testing.T) {
 	}
 }
 
+// blockingReader tells that it is read, and blocks until it is closed.
+type blockingReader struct{ reading, closed chan struct{} }
+
+func (r blockingReader) Read([]byte) (int, error) {
+	close(r.reading)
+	<-r.closed
+	return 0, io.EOF
+}
+
+func (r blockingReader) Close() error { close(r.closed); return nil }
+
+// quietWatcher is a deafWatcher that is closed without a panic.
+type quietWatcher struct{ deafWatcher }
+
+func (quietWatcher) Close() error { return nil }
+
+// oneReader opens one reader for every file.
+type oneReader struct {
+	driver.Files
+	body io.ReadCloser
+}
+
+func (f oneReader) Read(context.Context, string, *driver.ReadOptions) (io.ReadCloser, driver.Info, error) {
+	return f.body, driver.Info{}, nil
+}
+
+// Whoever only looks on waits for changes, reads a file and measures, and the workspace is idle.
+func TestLookingOnIsNotBusy(t *testing.T) {
+	d := *openMemory(t, new(memory.Provider))
+	waiting, measured := make(chan struct{}), make(chan bool, 1)
+	body := blockingReader{make(chan struct{}), make(chan struct{})}
+	d.FS = &driver.FS{
+		Files: oneReader{d.FS.Files, body},
+		Watch: func(context.Context, string, *driver.WatchOptions) (driver.Watcher, error) {
+			return quietWatcher{deafWatcher{waiting}}, nil
+		},
+	}
+	var w *Workspace
+	life := d.Life
+	life.Metrics = func(context.Context) (driver.Metrics, error) { measured <- w.Busy(); return driver.Metrics{}, nil }
+	d.Life = life
+	w = newHandle(t, &d, nil)
+	ctx, cancel := context.WithCancel(WithoutUse(t.Context()))
+	defer cancel()
+	watcher, err := w.Watch(ctx, ".", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader, _, err := w.Read(ctx, "f", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() { watcher.Next(ctx) })
+	wg.Go(func() { reader.Read(make([]byte, 1)) })
+	<-waiting
+	<-body.reading
+	if w.Busy() {
+		t.Error("busy with a watcher and a reader of who looks on")
+	}
+	if _, err := w.Metrics(ctx); err != nil || <-measured {
+		t.Errorf("busy with a measurement; %v", err)
+	}
+	cancel()
+	reader.Close()
+	wg.Wait()
+}
+
 func TestFailedReadIsNoUse(t *testing.T) {
 	w := newMemory(t, nil)
 	if body, _, err := w.Read(t.Context(), "none", nil); body != nil || fault.Of(err) != fault.NotFound || w.Busy() || len(w.inflight.long) != 0 {

@@ -34,6 +34,10 @@ func (x *trackedWatcher) Next(ctx context.Context) (changes Changes, err error) 
 		return Changes{}, io.EOF
 	}
 	defer x.w.inflight.exit()
+	if !IsUse(x.ended) { // it has the values of the context of Watch
+		x.w.inflight.onlookers.Add(1)
+		defer x.w.inflight.onlookers.Add(-1)
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(x.ended, cancel)()

@@ -238,6 +238,8 @@ func (w *Workspace) Metrics(ctx context.Context) (m driver.Metrics, err error) {
 		return m, err
 	}
 	defer w.inflight.exit()
+	w.inflight.onlookers.Add(1)
+	defer w.inflight.onlookers.Add(-1)
 	d := w.current.Load()
 	if d.Life.Metrics == nil {
 		return m, w.unsupported("metrics", d)

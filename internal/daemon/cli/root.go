@@ -29,6 +29,12 @@ func Main(providers ...driver.Provider) int {
 	defer stop()
 	// The first signal cancels ctx; the next one, without a handler, ends the process.
 	context.AfterFunc(ctx, stop)
+	if !signal.Ignored(syscall.SIGHUP) { // as nohup starts it
+		var end func()
+		// A second SIGHUP does not end the process: a shell that ends sends one, and its terminal another.
+		ctx, end = signal.NotifyContext(ctx, syscall.SIGHUP)
+		defer end()
+	}
 	gclater.Restore()
 	// ttrpc, the library of the guest protocol, would log to standard error what its
 	// errors say already.

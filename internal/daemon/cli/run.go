@@ -48,8 +48,8 @@ func (a *command) runCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [flags] [--] PROGRAM [ARGUMENT]...",
 		Short: "Run a command in a temporary workspace",
-		Long: `Run a command in a temporary workspace, which is destroyed when the command ends, also on Ctrl-C
-and SIGTERM. Output is shown at once; on a terminal the command has a terminal. Only directories of
+		Long: `Run a command in a temporary workspace, which is destroyed when the command ends, also on Ctrl-C,
+SIGTERM and SIGHUP, which a closed terminal sends. Output is shown at once; on a terminal the command has a terminal. Only directories of
 --rw are writable, and only hosts of --allow-net can be reached; refused hosts are listed at the
 end.
 

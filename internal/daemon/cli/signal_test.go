@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"bufio"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -33,8 +34,9 @@ func croft(t *testing.T, data string, args ...string) *exec.Cmd {
 //
 //croft:slow-race ^(exec|sessions|events|server|up)
 func TestRunEndsOnASignal(t *testing.T) {
-	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
-		t.Run(sig.String(), func(t *testing.T) {
+	const closed = "the terminal is closed"
+	for name, sig := range map[string]syscall.Signal{"SIGINT": syscall.SIGINT, "SIGTERM": syscall.SIGTERM, "SIGHUP": syscall.SIGHUP, closed: 0} {
+		t.Run(name, func(t *testing.T) {
 			data := filepath.Join(t.TempDir(), "data")
 			alive := filepath.Join(t.TempDir(), "alive")
 			if err := syscall.Mkfifo(alive, 0o600); err != nil {
@@ -42,11 +44,14 @@ func TestRunEndsOnASignal(t *testing.T) {
 			}
 			// The child holds the writing end of the pipe: its end is the child's.
 			cmd := croft(t, data, "run", "--provider", "shelltest", "--", "sh", "-c", "exec 3> "+alive+"; setsid sleep 1000 & echo ready; wait")
-			out, err := cmd.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
+			var out io.ReadCloser
+			var err error
+			if name == closed {
+				out, err = pty.Start(cmd)
+			} else if out, err = cmd.StdoutPipe(); err == nil {
+				err = cmd.Start()
 			}
-			if err := cmd.Start(); err != nil {
+			if err != nil {
 				t.Fatal(err)
 			}
 			pipe, err := os.Open(alive)
@@ -54,14 +59,19 @@ func TestRunEndsOnASignal(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer pipe.Close()
-			if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
+			if line, err := bufio.NewReader(out).ReadString('\n'); strings.TrimSpace(line) != "ready" {
 				t.Fatalf("the command wrote %q, %v", line, err)
 			}
-			if err := cmd.Process.Signal(sig); err != nil {
+			if name == closed {
+				err = out.Close()
+			} else {
+				err = cmd.Process.Signal(sig)
+			}
+			if err != nil {
 				t.Fatal(err)
 			}
 			cmd.Wait()
-			if got := cmd.ProcessState.ExitCode(); got != 137 {
+			if got := cmd.ProcessState.ExitCode(); got != 137 && name != closed { // no status is told to a closed terminal
 				t.Errorf("exit status %d, want that of a command that was killed", got)
 			}
 			if _, err := pipe.Read(make([]byte, 1)); err == nil {

@@ -204,6 +204,7 @@ func loadCertificate(settings, flags config.TLS, log *slog.Logger) (*app.Certifi
 // stays as it was.
 func reloadOnHangup(log *slog.Logger, reloads []func() error) (stop func()) {
 	signals, ended := make(chan os.Signal, 1), make(chan struct{})
+	signal.Reset(syscall.SIGHUP) // it ends other commands, see Main
 	signal.Notify(signals, syscall.SIGHUP)
 	go func() {
 		defer close(ended)

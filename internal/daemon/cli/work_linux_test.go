@@ -274,11 +274,23 @@ mkdir -p ~/.claude/projects && echo "turn $*" >> ~/.claude/projects/log
 		return files
 	}
 	run("work", "claude", "--", "first")
-	if got := run("work", "attach", "--continue", "--", "next"); !strings.Contains(got, "arguments: --continue next\nturn first\ncroft-secret:claude_login\n") {
+	if got := run("work", "attach"); !strings.Contains(got, "the 1 argument(s) of its first start are not given again") {
+		t.Errorf("the agent that started again without its argument printed\n%s", got)
+	}
+	if got := run("work", "attach", "--continue", "--", "next"); strings.Contains(got, "given again") || !strings.Contains(got, "arguments: --continue next\nturn first\nturn \ncroft-secret:claude_login\n") {
 		t.Errorf("the agent that started again printed\n%s", got)
 	}
-	if got := run("work", "attach", "--yolo"); !strings.Contains(got, "--dangerously-skip-permissions\nturn first\nturn --continue next\n") {
-		t.Errorf("the third time it printed\n%s", got)
+	if got := run("work", "attach", "--yolo"); !strings.Contains(got, "--dangerously-skip-permissions\nturn first\nturn \nturn --continue next\n") {
+		t.Errorf("with --yolo it printed\n%s", got)
+	}
+	if got := run("work", "attach", "--continue"); !strings.Contains(got, "arguments: --dangerously-skip-permissions --continue\n") ||
+		!strings.Contains(got, "asks for no permissions, as before") {
+		t.Errorf("after the start with --yolo it printed\n%s", got)
+	}
+	for _, args := range [][]string{{"--yolo=false"}, nil} {
+		if got := run(append([]string{"work", "attach"}, args...)...); !strings.Contains(got, "arguments: \n") || strings.Contains(got, "no permissions") {
+			t.Errorf("after the start with --yolo=false it printed\n%s", got)
+		}
 	}
 	for _, file := range saved() {
 		if text, err := os.ReadFile(file); err != nil || bytes.Contains(text, []byte("credentials.json")) || bytes.Contains(text, []byte("planted")) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -130,7 +131,8 @@ func (a *command) workAttachCommand() *cobra.Command {
 		Use:   "attach [NAME] [-- ARGUMENT...]",
 		Short: "Return to the agent of a work; an agent that has ended is started again",
 		Long: `Return to the agent of a work. An agent that has ended is started again, with the files of its home, such as its
-conversations; --continue lets it continue the last one.`,
+conversations; --continue lets it continue the last one. --yolo and the other flags of its start are kept
+(--yolo=false lets it ask again), its arguments are not.`,
 		Example: "  croft work attach\n  croft work attach app-claude --continue",
 		Args:    cobra.ArbitraryArgs,
 	}
@@ -142,6 +144,7 @@ conversations; --continue lets it continue the last one.`,
 		if dash := cmd.ArgsLenAtDash(); dash >= 0 {
 			args, opts.start.Words = args[:dash], args[dash:]
 		}
+		opts.yolo = f.Changed("yolo")
 		if len(args) > 1 {
 			return usagef("croft work attach takes one NAME; write the arguments of the agent after --")
 		}
@@ -154,6 +157,7 @@ conversations; --continue lets it continue the last one.`,
 
 type workAttachOptions struct {
 	continues bool
+	yolo      bool         // --yolo or --yolo=false is given
 	start     work.Options // of an agent that has ended
 }
 
@@ -195,15 +199,28 @@ func (a *command) workAttach(ctx context.Context, opts workAttachOptions, args [
 		if opts.start.Project, err = work.FindProject(dir, e.user.Home); err != nil {
 			return err
 		}
-		opts.start = opts.start.Again(w.Labels)
+		labels := maps.Clone(w.Labels)
+		if opts.yolo {
+			if delete(labels, work.YoloLabel); opts.start.NoAsk {
+				labels[work.YoloLabel] = "true"
+			}
+		}
+		opts.start = opts.start.Again(labels)
 		opts.start.OnHost, opts.start.Isolation = w.Kind == work.HostKind, w.Policy.Isolation
 		if err := checkYolo(opts.start); err != nil {
 			return err
 		}
+		given := len(opts.start.Words) > 0
 		if opts.continues {
 			opts.start.Words = slices.Concat(agent.Continue, opts.start.Words)
 		} else {
 			a.note("croft: the agent of %s had ended; it starts again (--continue continues its last conversation)", w.Name)
+		}
+		if opts.start.NoAsk && !opts.yolo {
+			a.note("croft: it asks for no permissions, as before; --yolo=false lets it ask")
+		}
+		if n := labels[work.ArgsLabel]; n != "" && !given {
+			a.note("croft: the %s argument(s) of its first start are not given again; write those that it needs after --", n)
 		}
 		settings, err := opts.start.Project.LoadSettings(e.data)
 		if err != nil {
@@ -220,6 +237,11 @@ func (a *command) workAttach(ctx context.Context, opts workAttachOptions, args [
 		}
 		for _, n := range start.Notes {
 			a.note("croft: %s", n)
+		}
+		if !maps.Equal(labels, w.Labels) {
+			if _, err := c.Change(ctx, w.ID, client.Change{Labels: &labels}); err != nil {
+				return err
+			}
 		}
 		if start.OnHost {
 			for name := range w.Policy.Env { // --env

@@ -37,6 +37,10 @@ type Agent struct {
 	Own   []string // of the user's home, files and directories that it writes
 	Login *Login   // nil if it has no login file that is understood
 
+	// ownKey returns the variable with the key of the model that the settings and arguments name, "" if
+	// that needs none; ok is false where the Keys and the Login are for the model.
+	ownKey func(u User, words []string) (name string, ok bool)
+
 	// moreKeys returns variables with keys that the agent's settings name.
 	moreKeys func(u User) []string
 
@@ -60,9 +64,9 @@ var Agents = []*Agent{
 	},
 	{
 		Name: "codex", Program: "codex", Own: []string{".codex"}, Install: "npm install -g @openai/codex", Hosts: []string{"api.openai.com"},
-		Base: "OPENAI_BASE_URL", Keys: []string{"OPENAI_API_KEY", "CODEX_API_KEY"}, Prefixes: []string{"OPENAI_"},
+		Base: "OPENAI_BASE_URL", Keys: []string{"OPENAI_API_KEY", "CODEX_API_KEY"}, Prefixes: []string{"OPENAI_", "CODEX_OSS_"},
 		NoAsk: []string{"--dangerously-bypass-approvals-and-sandbox"}, Continue: []string{"resume", "--last"}, Files: []string{".codex/config.toml", ".codex/AGENTS.md"},
-		Login: codexLogin, moreKeys: codexKeys, settingsBase: codexBase, prepare: prepareCodex,
+		Login: codexLogin, ownKey: codexKey, moreKeys: codexKeys, settingsBase: codexBase, prepare: prepareCodex,
 	},
 	{
 		Name: "opencode", Program: "opencode", Own: []string{".config/opencode", ".local/share/opencode", ".local/state/opencode", ".cache/opencode"}, Install: "npm install -g opencode-ai",
@@ -163,60 +167,64 @@ func prepareClaude(s *Start, _ User) error {
 	return s.addJSON(".claude.json", state)
 }
 
-// codexConfig is the part of config.toml that names the endpoint of the model.
+// codexConfig is the part of config.toml that names variables with keys, and the trusted projects.
 type codexConfig struct {
-	Provider  string                   `toml:"model_provider"`
-	OpenAI    string                   `toml:"openai_base_url"`
-	Providers map[string]codexProvider `toml:"model_providers"`
-	Projects  map[string]any           `toml:"projects"`
-}
-
-type codexProvider struct {
-	Base   string `toml:"base_url"`
-	EnvKey string `toml:"env_key"`
+	Providers map[string]struct {
+		EnvKey string `toml:"env_key"`
+	} `toml:"model_providers"`
+	Projects map[string]any `toml:"projects"`
 }
 
 // codexSettings is the settings file of Codex.
 const codexSettings = ".codex/config.toml"
-
-// modelProvider returns the provider of the model.
-func (c codexConfig) modelProvider() codexProvider {
-	p := c.Providers[c.Provider]
-	if p.Base == "" {
-		p.Base = c.OpenAI
-	}
-	return p
-}
 
 // codexBase returns the URL of the model in the settings of Codex, "" if they do not name one.
 func codexBase(u User) string { return codexBaseWith(u, nil) }
 
 // codexBaseWith returns the URL of the model in the settings of Codex and its arguments.
 func codexBaseWith(u User, words []string) string {
-	_, base, err := agent.CodexModel(agent.Config{UserHome: u.Home, CommandArgs: words})
+	_, base, err := agent.CodexModel(codexSetup(u, words))
 	if err != nil || base.Host == "api.openai.com" {
 		return ""
 	}
 	return base.String()
 }
 
+// codexSetup returns what the model of Codex is chosen by.
+func codexSetup(u User, words []string) agent.Config {
+	env := map[string]string{}
+	for _, name := range codexLocal {
+		env[name] = u.Env(name)
+	}
+	return agent.Config{UserHome: u.Home, CommandArgs: words, Env: env}
+}
+
+// codexKey returns the variable with the key of the model, see Agent.ownKey.
+func codexKey(u User, words []string) (string, bool) { return agent.CodexKey(codexSetup(u, words)) }
+
+// codexLocal are the variables with the endpoint of a model on this host.
+var codexLocal = []string{"CODEX_OSS_BASE_URL", "CODEX_OSS_PORT"}
+
 // codexKeys returns the variables that the settings of Codex name for keys.
 func codexKeys(u User) []string {
+	var names []string
+	if u.codexKey != "" {
+		names = append(names, u.codexKey)
+	}
 	var c codexConfig
 	data, err := os.ReadFile(u.userFile(codexSettings))
 	if err != nil || toml.Unmarshal(data, &c) != nil {
-		return nil
+		return names
 	}
-	var names []string
 	for _, p := range c.Providers {
-		names = append(names, p.EnvKey)
+		names = Add(names, p.EnvKey)
 	}
 	return names
 }
 
 // prepareCodex trusts the project, and turns off the sandbox of Codex, which does not start
 // in another one.
-func prepareCodex(s *Start, u User) error {
+func prepareCodex(s *Start, _ User) error {
 	const file = codexSettings
 	var c codexConfig
 	if err := toml.Unmarshal(s.Home[file], &c); err != nil {
@@ -227,10 +235,6 @@ func prepareCodex(s *Start, u User) error {
 		if _, ok := c.Projects[dir]; !ok {
 			s.addFile(file, append(s.Home[file], fmt.Sprintf("\n[projects.%q]\ntrust_level = \"trusted\"\n", dir)...))
 		}
-	}
-	p := c.modelProvider()
-	if p.EnvKey != "" {
-		s.addKey(p.EnvKey, u)
 	}
 	if key := s.Env["OPENAI_API_KEY"]; key != "" && s.Home[".codex/auth.json"] == nil {
 		return s.addJSON(".codex/auth.json", map[string]any{"OPENAI_API_KEY": key})

@@ -22,8 +22,10 @@ func (u User) ForStart(opts Options, env map[string]string) User {
 	if a == nil {
 		return u
 	}
-	if base := env[a.Base]; base != "" {
-		u.Environ = append(slices.Clone(u.Environ), a.Base+"="+base)
+	for _, name := range append([]string{a.Base}, codexLocal...) {
+		if text := env[name]; text != "" {
+			u.Environ = append(slices.Clone(u.Environ), name+"="+text)
+		}
 	}
 	base := ""
 	switch a.Name {
@@ -37,6 +39,7 @@ func (u User) ForStart(opts Options, env map[string]string) User {
 		}
 	case "codex":
 		base = codexBaseWith(u, opts.Words)
+		u.codexKey, _ = codexKey(u, opts.Words)
 	}
 	if base != "" {
 		u.models = maps.Clone(u.models)

@@ -28,6 +28,8 @@ const (
 	AgentLabel   = "croft.work.agent" // name of the agent, or of the program of a command
 	LoginLabel   = "croft.work.login" // "shared" if the login itself is inside
 	SubLabel     = "croft.work.sub"   // Project.Sub, quoted as by strconv.QuoteToASCII
+	YoloLabel    = "croft.work.yolo"  // "true" if the agent asks for no permissions
+	ArgsLabel    = "croft.work.args"  // number of arguments of the agent; it has none where the label is missing
 )
 
 // A Project is a directory that agents work on.

@@ -27,7 +27,8 @@ type User struct {
 	Home    string
 	Environ []string // in the form of os.Environ
 
-	models map[string]string // URL of the model by agent, where a start names it
+	models   map[string]string // URL of the model by agent, where a start names it
+	codexKey string            // variable with the key of the model of Codex, where a start names it
 }
 
 // Env returns a variable, "" if it is not set.
@@ -130,14 +131,26 @@ func (s *Start) addAgent(a *Agent, u User) error {
 	}
 	s.addVariables(a, u)
 	maps.Copy(s.Env, a.Env)
-	for _, name := range a.Keys {
+	keys, own := a.Keys, false
+	if a.ownKey != nil {
+		var name string
+		if name, own = a.ownKey(u, s.Words); own {
+			keys = []string{name}
+		}
+		if own && name != "" && u.Env(name) == "" {
+			s.Notes = append(s.Notes, fmt.Sprintf("the variable %s, from which %s takes the key of its model, is not set", name, a.Name))
+		}
+	}
+	for _, name := range keys {
 		s.addKey(name, u)
 	}
 	if err := s.addUserFiles(a, u); err != nil {
 		return err
 	}
-	if err := s.addLogin(a, u); err != nil {
-		return err
+	if !own {
+		if err := s.addLogin(a, u); err != nil {
+			return err
+		}
 	}
 	if a.prepare != nil {
 		if err := a.prepare(s, u); err != nil {
@@ -311,6 +324,7 @@ const sharedLogin = "shared"
 // again as it started first.
 func (o Options) Again(labels map[string]string) Options {
 	o.Agent, o.ShareLogin = FindAgent(labels[AgentLabel]), labels[LoginLabel] == sharedLogin
+	o.NoAsk = labels[YoloLabel] == "true"
 	if sub, err := strconv.Unquote(labels[SubLabel]); err == nil && filepath.IsLocal(sub) {
 		o.Project.Sub = sub
 	}
@@ -330,6 +344,12 @@ func (s *Start) Spec() (workspace.Spec, error) {
 	spec := workspace.Spec{Kind: SandboxKind, Policy: workspace.Policy{Isolation: s.Isolation}, Labels: map[string]string{ProjectLabel: s.Project.Key(), AgentLabel: name[:min(len(name), longest)]}}
 	if s.ShareLogin {
 		spec.Labels[LoginLabel] = sharedLogin
+	}
+	if s.Agent != nil && s.NoAsk {
+		spec.Labels[YoloLabel] = "true"
+	}
+	if s.Agent != nil && len(s.Words) > 0 {
+		spec.Labels[ArgsLabel] = strconv.Itoa(len(s.Words))
 	}
 	if sub := strconv.QuoteToASCII(s.Project.Sub); s.Project.Sub != "" && len(sub) <= longest {
 		spec.Labels[SubLabel] = sub

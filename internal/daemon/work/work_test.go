@@ -76,6 +76,10 @@ func TestLogins(t *testing.T) {
 			map[string]string{"api.openai.com": "", "chatgpt.com": "codex_login"}, ".codex/auth.json"},
 		{"codex, own provider", "codex", []string{"MY_KEY=" + secret}, map[string]string{".codex/config.toml": "model_provider = \"mine\"\n[model_providers.mine]\nbase_url = \"https://llm.test/v1\"\nenv_key = \"MY_KEY\"\n"},
 			map[string]string{"llm.test": "my_key"}, ""},
+		{"codex, own provider beside OpenAI", "codex", []string{"OPENAI_API_KEY=planted-openai", "MY_KEY=" + secret}, map[string]string{
+			".codex/config.toml": "profile = \"p\"\n[profiles.p]\nmodel_provider = \"mine\"\n[model_providers.mine]\nbase_url = \"https://llm.test/v1\"\nenv_key = \"MY_KEY\"\n",
+			".codex/auth.json":   fmt.Sprintf(`{"OPENAI_API_KEY":null,"tokens":{"id_token":%q,"access_token":%q,"refresh_token":"planted-refresh-5"}}`, jwt(later), jwt(later))},
+			map[string]string{"llm.test": "my_key"}, ""},
 		{"opencode, login", "opencode", nil, map[string]string{".local/share/opencode/auth.json": fmt.Sprintf(`{"anthropic":{"type":"oauth","access":%q,"refresh":"planted-refresh-3","expires":%d},"odd":{"type":"api","key":"planted-odd"}}`, secret, later.UnixMilli())},
 			map[string]string{"api.anthropic.com": "opencode_anthropic"}, ".local/share/opencode/auth.json"},
 		{"opencode, own providers, with comments", "opencode", []string{"MY_KEY=" + secret}, map[string]string{
@@ -148,7 +152,7 @@ func TestLogins(t *testing.T) {
 			if spec, err = shared.Spec(); err != nil {
 				t.Fatal(err)
 			}
-			if again := (Options{}).Again(spec.Labels); !again.ShareLogin || again.Agent != shared.Agent {
+			if again := (Options{}).Again(spec.Labels); !again.ShareLogin || again.NoAsk || again.Agent != shared.Agent {
 				t.Errorf("labels %v start it again with %+v", spec.Labels, again)
 			}
 		})
@@ -217,6 +221,9 @@ func TestNoAsk(t *testing.T) {
 		s, err := New(Options{Project: p, Agent: a, NoAsk: true}, u)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if spec, err := s.Spec(); err != nil || !(Options{}).Again(spec.Labels).NoAsk {
+			t.Errorf("%s does not start again as it started: %v", a.Name, err)
 		}
 		if len(asks.AgentEnv) > 0 || len(s.AgentEnv)+len(s.Argv) <= len(asks.Argv) {
 			t.Errorf("%s: %q %q, with NoAsk %q %q", a.Name, asks.AgentEnv, asks.Argv, s.AgentEnv, s.Argv)
@@ -388,6 +395,7 @@ func TestNamedModels(t *testing.T) {
 		env         map[string]string
 		inProject   bool
 		allow       []workspace.NetRule
+		key         string // its credential, or none; "" is that of the first key of the agent
 		want, note  string
 	}{
 		{name: "variable", agent: "claude", env: map[string]string{"ANTHROPIC_BASE_URL": at}, want: "127.0.0.1:4000"},
@@ -396,12 +404,16 @@ func TestNamedModels(t *testing.T) {
 		{name: "project", agent: "claude", inProject: true, want: "api.anthropic.com", note: "--allow-net 127.0.0.1:4000"},
 		{name: "project, allowed", agent: "claude", inProject: true, allow: allowed, want: "127.0.0.1:4000"},
 		{name: "codex", agent: "codex", words: []string{"-c", "model_provider=mine", "-c", `model_providers.mine.base_url="http://127.0.0.1:4000/v1"`}, want: "127.0.0.1:4000"},
-		{name: "codex --oss", agent: "codex", words: []string{"--oss"}, want: "localhost:11434"},
-		{name: "codex --local-provider", agent: "codex", words: []string{"--oss", "--local-provider", "lmstudio"}, want: "localhost:1234"},
+		{name: "codex, key of its own", agent: "codex", words: []string{"-c", "model_provider=mine", "-c", `model_providers.mine.base_url="http://127.0.0.1:4000/v1"`,
+			"-c", "model_providers.mine.env_key=MY_KEY"}, key: "my_key", want: "127.0.0.1:4000"},
+		{name: "codex --oss", agent: "codex", words: []string{"--oss"}, key: "none", want: "localhost:11434"},
+		{name: "codex --oss, variable", agent: "codex", words: []string{"--oss"}, env: map[string]string{"CODEX_OSS_PORT": "4000"}, key: "none", want: "localhost:4000"},
+		{name: "codex --oss, setting", agent: "codex", words: []string{"--oss", "-c", "oss_provider=lmstudio"}, key: "none", want: "localhost:1234"},
+		{name: "codex --local-provider", agent: "codex", words: []string{"--local-provider", "lmstudio", "--oss"}, key: "none", want: "localhost:1234"},
 		{name: "not understood", agent: "gemini", words: []string{"--endpoint", "http://localhost:4000/x"}, want: "generativelanguage.googleapis.com", note: "--allow-net localhost:4000"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			u, p := user(t, "ANTHROPIC_API_KEY=planted-key-01234567", "OPENAI_API_KEY=planted-key-01234567", "GEMINI_API_KEY=planted-key-01234567")
+			u, p := user(t, "ANTHROPIC_API_KEY=planted-key-01234567", "OPENAI_API_KEY=planted-key-01234567", "GEMINI_API_KEY=planted-key-01234567", "MY_KEY=planted-key-01234567")
 			if tt.inProject {
 				put(t, p.Dir, map[string]string{".claude/settings.json": settings})
 			}
@@ -419,11 +431,14 @@ func TestNamedModels(t *testing.T) {
 				}
 				got[at] = r.Credential
 			}
-			key := FindAgent(tt.agent).Keys[0]
-			if diff := cmp.Diff(map[string]string{tt.want: strings.ToLower(key)}, got); diff != "" {
+			key := strings.ToLower(FindAgent(tt.agent).Keys[0])
+			if tt.key != "" {
+				key = strings.TrimPrefix(tt.key, "none")
+			}
+			if diff := cmp.Diff(map[string]string{tt.want: key}, got); diff != "" {
 				t.Errorf("credentials by host (-want +got):\n%s", diff)
 			}
-			if plain := u.Secrets()[strings.ToLower(key)].Plain; plain != (tt.note == "") {
+			if plain := u.Secrets()[key].Plain; plain != (tt.note == "") && key != "" {
 				t.Errorf("the key is sent over plain HTTP: %t", plain)
 			}
 			if notes := strings.Join(s.Notes, "\n"); strings.Contains(notes, "--allow-net") != (tt.note != "") || !strings.Contains(notes, tt.note) {

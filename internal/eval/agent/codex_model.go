@@ -23,37 +23,64 @@ type codexSettings struct {
 	OpenAI    string                   `toml:"openai_base_url"`
 	Providers map[string]codexProvider `toml:"model_providers"`
 	Profiles  map[string]codexSettings `toml:"profiles"`
+	Local     string                   `toml:"oss_provider"` // of --oss
 
-	local string // the provider of --oss
+	oss   bool   // --oss is given
+	local string // of --local-provider
 }
 
 type codexProvider struct {
-	Base string `toml:"base_url"`
+	Base   string `toml:"base_url"`
+	EnvKey string `toml:"env_key"`
 }
 
-// codexKnown are built-in providers of Codex, beside openai.
-var codexKnown = map[string]string{"ollama": "http://localhost:11434/v1", "lmstudio": "http://localhost:1234/v1"}
+// codexKnown returns the URL of a built-in provider of Codex, beside openai.
+func codexKnown(provider string, env map[string]string) string {
+	port := map[string]string{"ollama": "11434", "lmstudio": "1234"}[provider]
+	if port == "" {
+		return ""
+	}
+	return cmp.Or(strings.TrimSpace(env["CODEX_OSS_BASE_URL"]), "http://localhost:"+cmp.Or(env["CODEX_OSS_PORT"], port)+"/v1")
+}
 
-// CodexModel returns the model provider of Codex, "" for OpenAI, and its URL: from its
-// settings file, overridden by its arguments.
-func CodexModel(cfg Config) (provider string, base *url.URL, err error) {
-	var s codexSettings
+// CodexKey returns the variable from which Codex takes the key of its model provider. Without own it takes the key or the login
+// of OpenAI; with own and "" it needs none.
+func CodexKey(cfg Config) (name string, own bool) {
+	s, provider, err := readCodex(cfg)
+	if err != nil {
+		return "", false // Codex reports it
+	}
+	p := s.Providers[provider]
+	return p.EnvKey, p.EnvKey != "" || p.Base == "" && codexKnown(provider, nil) != ""
+}
+
+// readCodex returns the settings of Codex with its arguments, and its model provider.
+func readCodex(cfg Config) (s codexSettings, provider string, err error) {
 	if cfg.UserHome != "" {
 		data, err := os.ReadFile(filepath.Join(cfg.UserHome, ".codex", "config.toml"))
 		if err == nil {
 			err = toml.Unmarshal(data, &s)
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return "", nil, fmt.Errorf("agent: settings of codex: %w: %w", fault.InvalidArgument, err)
+			return s, "", fmt.Errorf("agent: settings of codex: %w: %w", fault.InvalidArgument, err)
 		}
 	}
 	s.applyArgs(cfg.CommandArgs)
-	provider = s.Provider
-	if p := s.Profiles[s.Profile]; p.Provider != "" {
-		provider = p.Provider
+	p := s.Profiles[s.Profile]
+	if s.oss {
+		return s, cmp.Or(s.local, p.Local, s.Local, "ollama"), nil
 	}
-	provider = cmp.Or(s.local, provider)
-	at := cmp.Or(s.Providers[provider].Base, codexKnown[provider])
+	return s, cmp.Or(p.Provider, s.Provider), nil
+}
+
+// CodexModel returns the model provider of Codex, "" for OpenAI, and its URL: from its
+// settings file, overridden by its arguments.
+func CodexModel(cfg Config) (provider string, base *url.URL, err error) {
+	s, provider, err := readCodex(cfg)
+	if err != nil {
+		return "", nil, err
+	}
+	at := cmp.Or(s.Providers[provider].Base, codexKnown(provider, cfg.Env))
 	if provider == "" || provider == "openai" {
 		provider, at = "", cmp.Or(cfg.Env["OPENAI_BASE_URL"], cmp.Or(s.OpenAI, "https://api.openai.com/v1"))
 	}
@@ -79,7 +106,7 @@ func (s *codexSettings) applyArgs(args []string) {
 		case "-c", "--config":
 			s.set(value)
 		case "--oss":
-			s.local = cmp.Or(s.local, "ollama")
+			s.oss = true
 		case "--local-provider":
 			s.local = value
 		}
@@ -100,10 +127,10 @@ func (s *codexSettings) set(pair string) {
 		}
 	}
 	s.Profile, s.Provider, s.OpenAI = cmp.Or(one.Profile, s.Profile), cmp.Or(one.Provider, s.Provider), cmp.Or(one.OpenAI, s.OpenAI)
+	s.Local = cmp.Or(one.Local, s.Local)
 	for name, p := range one.Providers {
-		if p.Base != "" {
-			s.Providers = setIn(s.Providers, name, p)
-		}
+		before := s.Providers[name]
+		s.Providers = setIn(s.Providers, name, codexProvider{cmp.Or(p.Base, before.Base), cmp.Or(p.EnvKey, before.EnvKey)})
 	}
 	for name, p := range one.Profiles {
 		s.Profiles = setIn(s.Profiles, name, p)

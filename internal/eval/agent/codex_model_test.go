@@ -48,7 +48,11 @@ model_provider = "other"
 			up: "http://new.test", want: `model_providers.new.base_url="` + base + `/v1"`},
 		"all providers in a table": {args: []string{"-c", `model_providers={new={base_url="http://new.test"}}`, "-c", "model_provider=new"}, up: "http://new.test", want: `model_providers.new.base_url="` + base + `"`},
 		"one that is local":        {args: []string{"-c", "model_provider=ollama"}, up: "http://localhost:11434", want: `model_providers.ollama.base_url="` + base + `/v1"`},
-		"without a place":          {home: home, args: []string{"-c", "model_provider=empty"}, code: fault.InvalidArgument},
+		"of the local one":         {home: home, args: []string{"--oss"}, up: "http://localhost:11434", want: `model_providers.ollama.base_url="` + base + `/v1"`},
+		"of another local one": {home: home, args: []string{"--local-provider=lmstudio", "--oss"}, env: map[string]string{"CODEX_OSS_PORT": "9"},
+			up: "http://localhost:9", want: `model_providers.lmstudio.base_url="` + base + `/v1"`},
+		"a local one without --oss": {home: home, args: []string{"--local-provider=lmstudio"}, up: "https://mine.test", want: `model_providers.mine.base_url="` + base + `/v1"`},
+		"without a place":           {home: home, args: []string{"-c", "model_provider=empty"}, code: fault.InvalidArgument},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, up, err := Redirect(Config{Type: "codex", Model: "m", CommandArgs: c.args, Env: c.env, UserHome: c.home}, base)

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -43,8 +44,19 @@ type socketDir struct {
 	mount uint64
 }
 
-// maxConnecting bounds the calls that are being made, each by a thread of the guest.
-const maxConnecting = 64
+// maxConnecting bounds the calls that are being made, each by a thread of the guest. None blocks: a
+// connect that would is made again after a pause, as often as its caller waits, and holds
+// nothing of the guest meanwhile but memory. So those that wait are as many as threads of the workload.
+const (
+	maxConnecting = 64
+	firstPause    = time.Millisecond
+	longestPause  = 250 * time.Millisecond
+	// handshake is how long a call waits for a TCP connection, which is there at once unless the listener's backlog is full.
+	handshake = 5 * time.Millisecond
+)
+
+// errWouldBlock is the outcome of a connect on a blocking socket that can't be made yet.
+var errWouldBlock = errors.New("it would block")
 
 // startSocketBroker serves the notifications of a filter until the guest ends.
 func startSocketBroker(cfg *guestproto.Config, listener int) {
@@ -119,7 +131,7 @@ func (b *socketBroker) serve() {
 			case unix.SYS_SETSOCKOPT:
 				b.answer(n.id, 0, b.setReceiveBuffer(&n))
 			default:
-				b.answer(n.id, 0, b.connect(&n))
+				b.answer(n.id, 0, b.connectWaiting(&n))
 			}
 		}()
 	}
@@ -137,41 +149,100 @@ func (b *socketBroker) answer(id uint64, value int64, err error) {
 	b.ioctl(unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(&a)) //nolint:errcheck // a caller that was killed needs no answer
 }
 
-// connect makes the connection that a notification asks for.
-func (b *socketBroker) connect(n *seccompNotif) error {
-	pid := int(n.pid)
-	address, err := readAddress(pid, uintptr(n.args[1]), n.args[2])
+// connectWaiting makes the connection that a notification asks for. On a socket that blocks it waits until
+// the connection can be made, the time-out of the socket is over, or the caller is gone, and gives up its place meanwhile.
+func (b *socketBroker) connectWaiting(n *seccompNotif) error {
+	address, err := readAddress(int(n.pid), uintptr(n.args[1]), n.args[2])
 	if err != nil {
 		return err
 	}
+	began := time.Now()
+	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+		limit, err := b.connect(n, address)
+		if !errors.Is(err, errWouldBlock) {
+			return err
+		}
+		if left := limit - time.Since(began); limit > 0 && left < pause {
+			if pause = left; left <= 0 {
+				if isUnix(address) {
+					return unix.EAGAIN
+				}
+				return unix.EINPROGRESS
+			}
+		}
+		<-b.places
+		time.Sleep(pause)
+		b.places <- struct{}{}
+	}
+}
+
+// connect makes the connection to an address, once. limit is the time-out of the socket, 0 for none, if the error is errWouldBlock.
+func (b *socketBroker) connect(n *seccompNotif, address []byte) (limit time.Duration, err error) {
+	pid := int(n.pid)
 	sock, err := descriptorOf(pid, int(int32(n.args[0])))
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer unix.Close(sock)                                                                    //nolint:errcheck // it is a duplicate
 	if err := b.ioctl(unix.SECCOMP_IOCTL_NOTIF_ID_VALID, unsafe.Pointer(&n.id)); err != nil { // another process may have its number
-		return err
+		return 0, err
 	}
 	if path, ok := socketPath(address); ok {
 		file, err := b.openSocket(pid, path)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		defer unix.Close(file) //nolint:errcheck // nothing is lost with it
 		address = unixAddress(fmt.Sprintf("/proc/self/fd/%d", file))
 	} else if isUnix(address) && b.noAbstract && len(address) > familySize {
-		return unix.EACCES
+		return 0, unix.EACCES
 	}
-	// The peer sees the user of the connecting thread.
-	runtime.LockOSThread() // without UnlockOSThread, the thread ends with this goroutine
+	done := make(chan error)
+	go func() { done <- b.connectAsWorkload(sock, address) }()
+	if err = <-done; errors.Is(err, errWouldBlock) {
+		timeout, terr := unix.GetsockoptTimeval(sock, unix.SOL_SOCKET, unix.SO_SNDTIMEO)
+		if terr == nil {
+			limit = time.Duration(timeout.Nano())
+		}
+	}
+	return limit, err
+}
+
+// connectAsWorkload connects a socket without blocking, by a thread with the user of the workload, which the peer sees.
+// The thread ends with the goroutine.
+func (b *socketBroker) connectAsWorkload(sock int, address []byte) error {
+	runtime.LockOSThread()
 	if err := setThreadUser(b.uid, b.gid); err != nil {
 		return err
 	}
-	_, _, errno := unix.Syscall(unix.SYS_CONNECT, uintptr(sock), uintptr(unsafe.Pointer(&address[0])), uintptr(len(address)))
-	if errno != 0 {
-		return errno
+	connect := func() error {
+		_, _, errno := unix.Syscall(unix.SYS_CONNECT, uintptr(sock), uintptr(unsafe.Pointer(&address[0])), uintptr(len(address)))
+		if errno != 0 {
+			return errno
+		}
+		return nil
 	}
-	return nil
+	flags, err := unix.FcntlInt(uintptr(sock), unix.F_GETFL, 0)
+	if err != nil {
+		return err
+	}
+	if flags&unix.O_NONBLOCK != 0 {
+		return connect()
+	}
+	// The flag is that of all who have the socket, which is of no use to them before it is connected.
+	if _, err := unix.FcntlInt(uintptr(sock), unix.F_SETFL, flags|unix.O_NONBLOCK); err != nil {
+		return err
+	}
+	defer unix.FcntlInt(uintptr(sock), unix.F_SETFL, flags) //nolint:errcheck // the same call succeeded above
+	err = connect()
+	if errors.Is(err, unix.EINPROGRESS) || errors.Is(err, unix.EALREADY) {
+		unix.Poll([]unix.PollFd{{Fd: int32(sock), Events: unix.POLLOUT}}, int(handshake.Milliseconds())) //nolint:errcheck // the next call tells
+		err = connect()
+	}
+	if errors.Is(err, unix.EINPROGRESS) || errors.Is(err, unix.EALREADY) || isUnix(address) && errors.Is(err, unix.EAGAIN) {
+		return errWouldBlock
+	}
+	return err
 }
 
 // familySize is the size of the address family, with which every address begins.

@@ -67,6 +67,11 @@ func undoEdit(ctx context.Context, c *tool.Call, in undoInput) (undoOutput, erro
 	seen := wholeSeen(c, edit)
 	moved, err := edits.Move(ctx, c.Workspace, edit, in.Redo)
 	if err != nil {
+		for _, f := range edit.Files { // a conflict shows lines of both states
+			c.LearnSecrets(f.Before.Content)
+			c.LearnSecrets(f.After.Content)
+			c.LearnFile(ctx, f.Path, err.Error())
+		}
 		return undoOutput{}, fmt.Errorf("%w%s", err, otherEdits(edits, edit, in.Redo))
 	}
 	verb := "undone"

@@ -555,3 +555,48 @@ func TestUndoNamesTheRest(t *testing.T) {
 	mustCall(t, env, "undo", args{"paths": []string{"c.txt"}})
 	wantFiles(t, dir, map[string]string{})
 }
+
+// TestUndoMakesDirectoriesAgain: files whose directory a command removed meanwhile come back with it, and so does a
+// directory that was deleted with its files. One with an empty directory or another mode is not made again in part.
+func TestUndoMakesDirectoriesAgain(t *testing.T) {
+	dir, ws := inDirectory(t, nil)
+	env := newEnv(t, ws, true, false)
+	for name, text := range map[string]string{"d/e/a.txt": "a\n", "d/b.txt": "b\n"} {
+		mustCall(t, env, "Write", args{"file_path": name, "content": text})
+	}
+	whole := func() {
+		t.Helper()
+		a, aerr := os.ReadFile(filepath.Join(dir, "d/e/a.txt"))
+		b, berr := os.ReadFile(filepath.Join(dir, "d/b.txt"))
+		info, ierr := os.Stat(filepath.Join(dir, "d/e"))
+		if err := errors.Join(aerr, berr, ierr); err != nil || string(a)+string(b) != "a\nb\n" || info.Mode().Perm() != 0o755 {
+			t.Fatalf("the files are %q, %q, %v", a, b, err)
+		}
+	}
+	whole()
+	mustCall(t, env, "delete", args{"path": "d/e/a.txt"})
+	if err := os.Remove(filepath.Join(dir, "d/e")); err != nil {
+		t.Fatal(err)
+	}
+	mustCall(t, env, "undo", args{})
+	whole()
+	mustCall(t, env, "delete", args{"path": "d", "recursive": true})
+	mustCall(t, env, "undo", args{})
+	whole()
+	mustCall(t, env, "undo", args{"redo": true})
+	mustCall(t, env, "undo", args{})
+	whole()
+	for _, mode := range []os.FileMode{0o755, 0o700} {
+		odd := filepath.Join(dir, "odd")
+		if err := errors.Join(os.Mkdir(odd, 0o755), os.Chmod(odd, mode)); err != nil {
+			t.Fatal(err)
+		}
+		if mode == 0o700 {
+			mustCall(t, env, "Write", args{"file_path": "odd/f", "content": "f\n"})
+		}
+		mustCall(t, env, "delete", args{"path": "odd", "recursive": true})
+		if text, err := call(t, env, "undo", args{}); fault.Of(err) != fault.Unsupported {
+			t.Errorf("undo of a directory of mode %o, empty or not: %s, %v", mode, text, err)
+		}
+	}
+}

@@ -53,6 +53,7 @@ func formatFiles(ctx context.Context, c *tool.Call, in checkInput) (formatOutput
 		}
 		for _, ch := range f.Changed {
 			c.Refresh(ctx, ch.File)
+			c.LearnFile(ctx, ch.File, ch.Diff)
 		}
 		return f, nil
 	}, func(f *verify.Formatting) string { return formatText(f, len(o.Files)) })
