@@ -48,8 +48,8 @@ var (
 
 	// inlineSecret is a credential in a command: password=x, --token x, sshpass -p x. A
 	// variable or the output of a command is none.
-	inlineSecret = lazyregexp.New("(?i)(?:(?:pass|passwd|password|passphrase|token|secret|api[_-]?key)[\"']?(?:=|:[ \t]*)|--(?:pass|passwd|password|passphrase|token|api-key)[ \t]+|" +
-		"sshpass[ \t]+-p[ \t]*|authorization[\"']?(?:=|:)[ \t]*)[\"']?[^\\s\"'$`;&|<>()]")
+	inlineSecret = lazyregexp.New("(?i)(?:(?:pass|passwd|password|passphrase|token|secret|api[_-]?key)[\"']?(?:=|:[ \t]*)|" +
+		"--(?:pass|passwd|password|passphrase|token|api-key)[ \t]+|sshpass[ \t]+-p[ \t]*|authorization[\"']?(?:=|:)[ \t]*)[\"']?[^\\s\"'$`;&|<>()]")
 	// proxyUser are user and password of a proxy without a scheme.
 	proxyUser = lazyregexp.New(`^[^/@\s]*@`)
 
@@ -61,7 +61,8 @@ var (
 
 // gitSecretWords are parts of keys of a Git configuration whose values are credentials:
 // http.extraHeader, http.proxyAuthHeader, github.token, x.apiKey.
-var gitSecretWords = []string{"extraheader", "authheader", "authorization", "passwd", "password", "passphrase", "token", "secret", "apikey", "accesskey", "privatekey"}
+var gitSecretWords = []string{"extraheader", "authheader", "authorization",
+	"passwd", "password", "passphrase", "token", "secret", "apikey", "accesskey", "privatekey"}
 
 // isGitSecret reports whether the value of a key of a Git configuration is a credential.
 func isGitSecret(key, value string) bool {
