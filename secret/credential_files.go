@@ -2,7 +2,11 @@ package secret
 
 import (
 	"bytes"
+	"encoding/binary"
 	"strings"
+	"unicode/utf16"
+
+	"github.com/croft-run/croft/internal/lazyregexp"
 )
 
 // A CredentialFile is a row of the table of files that usually hold credentials.
@@ -69,7 +73,7 @@ var CredentialTable = []CredentialFile{
 	{Pattern: "secrets.toml", In: Projects},
 	{Pattern: "token", In: Projects},
 	{Pattern: "!token/", In: Projects}, // a package of that name
-	{Pattern: ".croft/token", In: Projects},
+	{Pattern: "**/.croft/token", In: Projects},
 
 	{Pattern: "id_rsa", In: everywhere},
 	{Pattern: "id_dsa", In: everywhere},
@@ -95,11 +99,11 @@ var CredentialTable = []CredentialFile{
 	{Pattern: ".gnupg/", In: everywhere},
 
 	{Pattern: ".aws/", In: Tools},
-	{Pattern: ".aws/credentials", In: Projects},
-	{Pattern: ".aws/config", In: Projects},
+	{Pattern: "**/.aws/credentials", In: Projects},
+	{Pattern: "**/.aws/config", In: Projects},
 	{Pattern: ".azure/", In: everywhere},
-	{Pattern: ".config/gcloud/", In: Projects},
-	{Pattern: ".config/gh/hosts.yml", In: Projects},
+	{Pattern: "**/.config/gcloud/", In: Projects},
+	{Pattern: "**/.config/gh/hosts.yml", In: Projects},
 	{Pattern: "service-account*.json", In: Projects},
 	{Pattern: "service_account*.json", In: Projects},
 	{Pattern: "serviceAccountKey.json", In: Projects},
@@ -109,11 +113,11 @@ var CredentialTable = []CredentialFile{
 	{Pattern: ".boto", In: Projects},
 	{Pattern: ".s3cfg", In: Projects},
 	{Pattern: ".databrickscfg", In: Projects},
-	{Pattern: ".snowflake/connections.toml", In: Projects},
+	{Pattern: "**/.snowflake/connections.toml", In: Projects},
 	{Pattern: ".clasprc.json", In: Projects},
 	{Pattern: "local.settings.json", In: Projects},
-	{Pattern: ".streamlit/secrets.toml", In: Projects},
-	{Pattern: ".terraform.d/credentials.tfrc.json", In: Projects},
+	{Pattern: "**/.streamlit/secrets.toml", In: Projects},
+	{Pattern: "**/.terraform.d/credentials.tfrc.json", In: Projects},
 	{Pattern: ".terraformrc", In: Projects},
 	{Pattern: "terraform.rc", In: Projects},
 	{Pattern: "terraform.tfstate", In: Projects},
@@ -121,10 +125,10 @@ var CredentialTable = []CredentialFile{
 	{Pattern: "*.auto.tfvars", In: Projects},
 
 	{Pattern: ".docker/", In: Tools},
-	{Pattern: ".docker/config.json", In: Projects},
+	{Pattern: "**/.docker/config.json", In: Projects},
 	{Pattern: ".dockercfg", In: Projects},
 	{Pattern: ".kube/", In: Tools},
-	{Pattern: ".kube/config", In: Projects},
+	{Pattern: "**/.kube/config", In: Projects},
 	{Pattern: "kubeconfig", In: Projects},
 	{Pattern: "!kubeconfig/", In: Projects}, // a package of that name
 	{Pattern: "kubeconfig.yaml", In: Projects},
@@ -145,29 +149,77 @@ var CredentialTable = []CredentialFile{
 	{Pattern: "credentials", In: Tools},
 	{Pattern: "credentials.toml", In: Tools},
 	{Pattern: "credentials.json", In: everywhere, Mask: "{}\n"},
-	{Pattern: ".cargo/credentials", In: Projects},
-	{Pattern: ".cargo/credentials.toml", In: Projects},
-	{Pattern: ".gem/credentials", In: Projects},
+	{Pattern: "**/.cargo/credentials", In: Projects},
+	{Pattern: "**/.cargo/credentials.toml", In: Projects},
+	{Pattern: "**/.gem/credentials", In: Projects},
 	{Pattern: "settings.xml", In: Tools, Mask: "<settings/>\n"},
 	{Pattern: "settings-security.xml", In: Tools, Mask: "<settingsSecurity/>\n"},
-	{Pattern: ".m2/settings.xml", In: Projects},
-	{Pattern: ".m2/settings-security.xml", In: Projects},
+	{Pattern: "**/.m2/settings.xml", In: Projects},
+	{Pattern: "**/.m2/settings-security.xml", In: Projects},
 	{Pattern: "toolchains.xml", In: Tools, Mask: "<toolchains/>\n"},
 	{Pattern: "gradle.properties", In: Tools},
-	{Pattern: ".gradle/gradle.properties", In: Projects},
+	{Pattern: "**/.gradle/gradle.properties", In: Projects},
 	{Pattern: "local.properties", In: Projects},
 	{Pattern: "nuget.config", In: Tools, Mask: "<configuration/>\n"},
 	{Pattern: "auth.json", In: Tools, Mask: "{}\n"},
 	{Pattern: "/auth.json", In: Projects}, // of Composer; further down it may be a translation
-	{Pattern: ".composer/auth.json", In: Projects},
+	{Pattern: "**/.composer/auth.json", In: Projects},
 	{Pattern: "wp-config.php", In: Projects},
 
-	{Pattern: ".claude/.credentials.json", In: Projects},
-	{Pattern: ".codex/auth.json", In: Projects},
-	{Pattern: ".gemini/oauth_creds.json", In: Projects},
-	{Pattern: ".local/share/opencode/auth.json", In: Projects},
-	{Pattern: ".vscode/sftp.json", In: Projects},
-	{Pattern: ".idea/dataSources.local.xml", In: Projects},
+	{Pattern: "rclone.conf", In: Projects},
+	{Pattern: ".sentryclirc", In: Projects},
+	{Pattern: "kaggle.json", In: Projects},
+	{Pattern: "ngrok.yml", In: Projects},
+	{Pattern: "clouds.yaml", In: Projects}, // of OpenStack
+	{Pattern: "credentials.tfrc.json", In: Projects},
+	{Pattern: "application_default_credentials.json", In: Projects},
+	{Pattern: "1password-credentials.json", In: Projects},
+	{Pattern: "firebase-tools.json", In: Projects},
+	{Pattern: ".mylogin.cnf", In: Projects},
+	{Pattern: "pgpass.conf", In: Projects},
+	{Pattern: ".authinfo", In: Projects},
+	{Pattern: ".msmtprc", In: Projects},
+	{Pattern: ".fetchmailrc", In: Projects},
+	{Pattern: ".smbcredentials", In: Projects},
+	{Pattern: ".tofurc", In: Projects},
+	{Pattern: ".vultr-cli.yaml", In: Projects},
+	{Pattern: ".cloudflared/", In: Projects},
+	{Pattern: ".jfrog/", In: Projects},
+	{Pattern: "**/.config/glab-cli/config.yml", In: Projects},
+	{Pattern: "**/.config/hub", In: Projects},
+	{Pattern: "**/.config/github-copilot/", In: Projects},
+	{Pattern: "**/.config/doctl/config.yaml", In: Projects},
+	{Pattern: "**/.config/hcloud/cli.toml", In: Projects},
+	{Pattern: "**/.config/scw/config.yaml", In: Projects},
+	{Pattern: "**/.config/linode-cli", In: Projects},
+	{Pattern: "**/.config/stripe/config.toml", In: Projects},
+	{Pattern: "**/.config/netlify/config.json", In: Projects},
+	{Pattern: "**/.netlify/config.json", In: Projects},
+	{Pattern: "**/.config/op/config", In: Projects},
+	{Pattern: "**/.op/config", In: Projects},
+	{Pattern: "**/.config/containers/auth.json", In: Projects},
+	{Pattern: "**/.config/helm/registry/config.json", In: Projects},
+	{Pattern: "**/.config/composer/auth.json", In: Projects},
+	{Pattern: "**/.config/pypoetry/auth.toml", In: Projects},
+	{Pattern: "**/.wrangler/config/default.toml", In: Projects},
+	{Pattern: "**/com.vercel.cli/auth.json", In: Projects},
+	{Pattern: "**/.fly/config.yml", In: Projects},
+	{Pattern: "**/.railway/config.json", In: Projects},
+	{Pattern: "**/.supabase/access-token", In: Projects},
+	{Pattern: "**/.cache/huggingface/stored_tokens", In: Projects},
+	{Pattern: "**/.ansible/galaxy_token", In: Projects},
+	{Pattern: "**/.aliyun/config.json", In: Projects},
+	{Pattern: "**/.oci/config", In: Projects},
+	{Pattern: "**/.mc/config.json", In: Projects},
+	{Pattern: "**/.circleci/cli.yml", In: Projects},
+	{Pattern: "**/.dbt/profiles.yml", In: Projects},
+
+	{Pattern: "**/.claude/.credentials.json", In: Projects},
+	{Pattern: "**/.codex/auth.json", In: Projects},
+	{Pattern: "**/.gemini/oauth_creds.json", In: Projects},
+	{Pattern: "**/.local/share/opencode/auth.json", In: Projects},
+	{Pattern: "**/.vscode/sftp.json", In: Projects},
+	{Pattern: "**/.idea/dataSources.local.xml", In: Projects},
 }
 
 // CredentialFiles are the patterns, of .gitignore, of CredentialTable that count in projects.
@@ -184,19 +236,61 @@ var CredentialFiles = func() []string {
 // MaxKeyFile bounds the files in which HasPrivateKey looks.
 const MaxKeyFile = 64 << 10
 
-// HasPrivateKey reports whether a file, by its content, is a private key: PEM, that of PuTTY,
-// or a JSON object with one, such as the key of a service account. Source code and
-// documents with a key in them do not count.
+var (
+	// keyBlock is a private key with lines of its own: PEM, or of age.
+	keyBlock = lazyregexp.New(`(?m)^(?:-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----\s*\n` +
+		`(?:[A-Za-z0-9+/=:, \t\r-]+\n|\s*\n)*?[A-Za-z0-9+/=]{40}[A-Za-z0-9+/=\s]*` +
+		`-----END [A-Z0-9 ]*PRIVATE KEY-----|AGE-SECRET-KEY-(?:PQ-)?1[0-9A-Z]{50,})[ \t\r]*$`)
+	// wireGuardKey is the private key of a configuration of WireGuard.
+	wireGuardKey = lazyregexp.New(`(?im)^[ \t]*PrivateKey[ \t]*=[ \t]*[A-Za-z0-9+/]{43}=[ \t\r]*$`)
+)
+
+// HasPrivateKey reports whether a file, by its content, is a private key: PEM, that of PuTTY, age
+// or WireGuard, or a JSON object with one, such as the key of a service account. The text may be
+// UTF-16, and a PEM key may have prose around it. Source code and documents with a key in them
+// do not count.
 func HasPrivateKey(data []byte) bool {
-	if len(data) > MaxKeyFile || !bytes.Contains(data, []byte("PRIVATE KEY-----")) && !bytes.HasPrefix(data, []byte("PuTTY-User-Key-File-")) {
+	if len(data) > MaxKeyFile {
 		return false
+	}
+	data = fromUTF16(data)
+	isPEM := bytes.Contains(data, []byte("PRIVATE KEY-----"))
+	if !isPEM && !bytes.HasPrefix(data, []byte("PuTTY-User-Key-File-")) && !bytes.Contains(data, []byte("AGE-SECRET-KEY-")) {
+		isConfig := bytes.Contains(data, []byte("[Interface]")) || bytes.Contains(data, []byte("[WireGuard]"))
+		return isConfig && wireGuardKey.Match(data) && !looksLikeCode(data)
 	}
 	text := strings.TrimSpace(strings.TrimPrefix(string(data), "\ufeff"))
 	switch {
-	case strings.HasPrefix(text, "-----BEGIN "), strings.HasPrefix(text, "Bag Attributes"), strings.HasPrefix(text, "PuTTY-User-Key-File-"):
+	case isPEM && (strings.HasPrefix(text, "-----BEGIN ") || strings.HasPrefix(text, "Bag Attributes")), strings.HasPrefix(text, "PuTTY-User-Key-File-"):
 		return true
-	case strings.HasPrefix(text, "{"):
+	case isPEM && strings.HasPrefix(text, "{"):
 		return strings.Contains(text, `"private_key"`)
 	}
-	return false
+	return keyBlock.MatchString(text) && !looksLikeCode([]byte(text))
+}
+
+// looksLikeCode reports whether a text has what prose around a key has not: quotes and brackets
+// of source code, and the fences of Markdown.
+func looksLikeCode(text []byte) bool {
+	return bytes.ContainsAny(text, "`\"{};<") || bytes.Contains(text, []byte("'''"))
+}
+
+// fromUTF16 returns a text of UTF-16 as UTF-8, and any other as it is.
+func fromUTF16(data []byte) []byte {
+	var order binary.ByteOrder
+	switch {
+	case len(data) < 2:
+		return data
+	case data[0] == 0xff && data[1] == 0xfe, data[0] != 0 && data[1] == 0:
+		order = binary.LittleEndian
+	case data[0] == 0xfe && data[1] == 0xff, data[0] == 0 && data[1] != 0:
+		order = binary.BigEndian
+	default:
+		return data
+	}
+	units := make([]uint16, len(data)/2)
+	for i := range units {
+		units[i] = order.Uint16(data[2*i:])
+	}
+	return []byte(strings.TrimPrefix(string(utf16.Decode(units)), "\ufeff"))
 }

@@ -19,7 +19,7 @@ import (
 )
 
 // saveFiles archives the files among nodes; known are those of the cache.
-func (a *archiver) saveFiles(ctx context.Context, dir Directory, at string, known []cachedFile, nodes []Node) error {
+func (a *archiver) saveFiles(ctx context.Context, dir Directory, at string, known []cachedFile, nodes []Node, git int) error {
 	for i := range nodes {
 		n := &nodes[i]
 		if n.Type != driver.TypeFile {
@@ -28,10 +28,10 @@ func (a *archiver) saveFiles(ctx context.Context, dir Directory, at string, know
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("snapshot: take: %w", err)
 		}
-		strip := a.stripsCredentials(at, n)
-		if strip || !a.fromCache(known, n) { // a stripped file has another size
-			err := a.saveFile(ctx, dir, at, n, strip)
-			if errors.Is(err, errPrivateKey) {
+		clean, _ := a.gitFile(at, n, git)
+		if clean != nil || !a.fromCache(known, n) { // a clean file has another size
+			err := a.saveFile(ctx, dir, at, n, clean)
+			if errors.Is(err, errCredential) {
 				n.missing = true
 				a.addLeftOut(at + n.Name)
 				continue
@@ -85,9 +85,12 @@ func (a *archiver) isStored(n *Node) bool {
 	return err == nil && !slices.ContainsFunc(chunks, func(id ID) bool { return !id.IsZero() && !a.w.hasObject(id) })
 }
 
-// stripsCredentials reports whether a file is saved without credentials.
-func (a *archiver) stripsCredentials(at string, n *Node) bool {
-	return (a.opts.NoCredentials || a.opts.NoGitCredentials) && (n.gitConfig || IsGitConfig(at+n.Name))
+// gitFile is secret.GitFile for a node of a directory; git is as in treeDir.
+func (a *archiver) gitFile(at string, n *Node, git int) (clean func([]byte) []byte, leaveOut bool) {
+	if git == 0 || n.Type != driver.TypeFile || !a.opts.NoCredentials && !a.opts.NoGitCredentials {
+		return nil, false
+	}
+	return secret.GitFile((at + n.Name)[git-1:])
 }
 
 // isBareRepository reports whether git takes a directory with these entries for a
@@ -102,15 +105,15 @@ func isBareRepository(nodes []Node) bool {
 	return found == 3
 }
 
-// saveFile archives a file, with strip without the credentials of a Git configuration.
-func (a *archiver) saveFile(ctx context.Context, dir Directory, at string, n *Node, strip bool) error {
+// saveFile archives a file, or what clean makes of it.
+func (a *archiver) saveFile(ctx context.Context, dir Directory, at string, n *Node, clean func([]byte) []byte) error {
 	r, err := dir.Open(ctx, n)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	if strip {
-		return a.saveStripped(ctx, r, at, n)
+	if clean != nil {
+		return a.saveClean(ctx, r, at, n, clean)
 	}
 	if f, ok := r.(*hostFile); ok {
 		return a.saveHostFile(ctx, f, n)
@@ -118,17 +121,20 @@ func (a *archiver) saveFile(ctx context.Context, dir Directory, at string, n *No
 	return a.readStream(ctx, r, n)
 }
 
-// saveStripped archives a Git configuration without its credentials.
-func (a *archiver) saveStripped(ctx context.Context, r io.Reader, at string, n *Node) error {
-	stripped, changed, err := StripGitConfig(r)
+// saveClean archives a file of a Git directory without its credentials.
+func (a *archiver) saveClean(ctx context.Context, r io.Reader, at string, n *Node, clean func([]byte) []byte) error {
+	cleaned, changed, ok, err := CleanGitFile(r, clean)
 	if err != nil {
 		return wrapPath(at+n.Name, err)
+	}
+	if !ok {
+		return errCredential
 	}
 	if changed {
 		a.addLeftOut("credentials in " + at + n.Name)
 	}
 	n.stat = nil // do not cache it: the size differs
-	return a.readStream(ctx, bytes.NewReader(stripped), n)
+	return a.readStream(ctx, bytes.NewReader(cleaned), n)
 }
 
 // saveHostFile archives a file of this host, with its extended attributes.
@@ -162,7 +168,7 @@ func (a *archiver) readSmall(r io.Reader, n *Node, most int) (first []byte, err 
 	}
 	if a.secret != nil && secret.HasPrivateKey(room[:count]) {
 		a.w.returnBlock(f)
-		return nil, errPrivateKey
+		return nil, errCredential
 	}
 	n.Size, n.Content = int64(count), sum(room[:count])
 	if !a.w.claimObject(n.Content) {

@@ -16,7 +16,6 @@ import (
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/autorun"
 	"github.com/croft-run/croft/internal/search"
-	"github.com/croft-run/croft/secret"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -44,8 +43,8 @@ type TakeOptions struct {
 	// manifest lists them. It implies NoGitCredentials.
 	NoCredentials bool
 
-	// NoGitCredentials removes user names and passwords of URLs, and HTTP headers, from
-	// the configuration of repositories.
+	// NoGitCredentials removes credentials from the files of Git directories: see
+	// secret.GitFile.
 	NoGitCredentials bool
 
 	// NoGitDigest leaves .git at any level out of the digest of the snapshot: it is
@@ -242,6 +241,7 @@ type treeDir struct {
 	id    ID
 	nodes []Node
 	subs  []*treeDir // of the directories in nodes, in order
+	git   int        // 1 + length of the path of the Git directory that it is or lies in; 0 if there is none
 }
 
 func (d *treeDir) addToDigest(sum *driver.TreeDigest, at string, noGit bool) {
@@ -271,26 +271,24 @@ func (a *archiver) saveDir(ctx context.Context, dir Directory, at string, out *t
 	if err != nil {
 		return wrapPath(at, err)
 	}
-	if isBareRepository(nodes) {
-		for i := range nodes {
-			nodes[i].gitConfig = secret.IsGitConfigName(nodes[i].Name)
-		}
+	if out.git == 0 && (isGitDir(at) || isBareRepository(nodes)) {
+		out.git = 1 + len(at)
 	}
-	nodes = slices.DeleteFunc(nodes, func(n Node) bool { return a.excluded(at, &n) })
+	nodes = slices.DeleteFunc(nodes, func(n Node) bool { return a.excluded(at, &n, out.git) })
 	known := a.cache.filesIn(at)
 	var g tasks
 	g.tokens = a.tokens
 	const batch = 64
 	for start := 0; start < len(nodes); start += batch {
 		part := nodes[start:min(start+batch, len(nodes))]
-		g.run(func() error { return a.saveFiles(ctx, dir, at, known, part) })
+		g.run(func() error { return a.saveFiles(ctx, dir, at, known, part, out.git) })
 	}
 	for i := range nodes {
 		n := &nodes[i]
 		if n.Type != driver.TypeDir {
 			continue
 		}
-		sub := &treeDir{}
+		sub := &treeDir{git: out.git}
 		out.subs = append(out.subs, sub)
 		g.run(func() error { return a.saveSubdir(ctx, dir, at, n, sub) })
 	}
@@ -325,12 +323,13 @@ func (a *archiver) addLeftOut(name string) {
 
 // excluded reports whether a node is left out: ignored, a credential file, or a
 // special file.
-func (a *archiver) excluded(at string, n *Node) bool {
+func (a *archiver) excluded(at string, n *Node, git int) bool {
 	isDir := n.Type == driver.TypeDir
+	_, isGitCredentials := a.gitFile(at, n, git)
 	switch {
 	case a.ignore != nil && a.ignore.Ignores(at+n.Name, isDir):
 		return true
-	case a.secret != nil && a.secret.Ignores(at+n.Name, isDir) || a.opts.NoGitCredentials && isGitCredentials(at, n):
+	case a.secret != nil && a.secret.Ignores(at+n.Name, isDir) || isGitCredentials:
 		a.addLeftOut(at + n.Name)
 		return true
 	case n.Type == driver.TypeOther:

@@ -66,6 +66,11 @@ type ImportedRef struct {
 // taken, and no program of the source or of the repository runs. Work tree, index, HEAD,
 // configuration and hooks stay unchanged. A bundle that is refused leaves nothing.
 func (r *Repository) ImportBundle(ctx context.Context, bundle io.Reader, opts *BundleOptions) (*Imported, error) {
+	if opts.Branch != "" {
+		if err := r.checkBranchName(ctx, opts.Branch); err != nil {
+			return nil, err
+		}
+	}
 	q, err := r.newQuarantine(ctx)
 	if err != nil {
 		return nil, err

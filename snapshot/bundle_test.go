@@ -88,6 +88,9 @@ func TestImportBundle(t *testing.T) {
 	}{
 		"a branch that is checked out": {good, BundleOptions{Branch: "main"}, fault.WrongState},
 		"a branch with a bad name":     {good, BundleOptions{Branch: "a..b"}, fault.InvalidArgument},
+		"a branch HEAD":                {good, BundleOptions{Branch: "HEAD"}, fault.InvalidArgument},
+		"a branch @":                   {good, BundleOptions{Branch: "@"}, fault.InvalidArgument},
+		"a branch like an option":      {good, BundleOptions{Branch: "-x"}, fault.InvalidArgument},
 		"no bundle":                    {[]byte("evil\n"), BundleOptions{Prefix: "refs/croft/x/"}, fault.InvalidArgument},
 		"a damaged pack":               {append(bytes.Clone(good[:len(good)-30]), make([]byte, 30)...), BundleOptions{Prefix: "refs/croft/x/"}, fault.InvalidArgument},
 		"too large":                    {good, BundleOptions{Prefix: "refs/croft/x/", MaxBytes: 10}, fault.InvalidArgument},

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	pathpkg "path"
-	"slices"
 	"strings"
 
 	"github.com/croft-run/croft/fault"
@@ -20,8 +19,8 @@ var credentialFiles = (*search.Ignore)(nil).With(".", []byte(strings.Join(secret
 // or a directory of such files.
 func IsCredentialFile(path string, dir bool) bool { return credentialFiles.Ignores(path, dir) }
 
-// errPrivateKey says that a file is a private key, by its content.
-var errPrivateKey = fmt.Errorf("snapshot: %w: a private key", fault.PermissionDenied)
+// errCredential says that a file is left out for its content.
+var errCredential = fmt.Errorf("snapshot: %w: a private key, or a file of Git that is too large to look for credentials", fault.PermissionDenied)
 
 // IsPrivateKey reports whether a file is a private key, by its content: see
 // secret.HasPrivateKey.
@@ -33,30 +32,39 @@ func IsPrivateKey(r io.ReaderAt, size int64) (bool, error) {
 	return err == nil && secret.HasPrivateKey(data), err
 }
 
-// IsGitConfig reports whether a slash-separated path is the configuration of a Git
-// repository, which may contain credentials; see secret.StripGitConfig.
-func IsGitConfig(path string) bool {
-	dir, name := pathpkg.Split(path)
-	return secret.IsGitConfigName(name) && slices.ContainsFunc(strings.Split(dir, "/"), func(name string) bool {
-		return autorun.IsGit(name) || strings.HasSuffix(name, ".git") // a bare repository
-	})
+// gitPath returns the part of a slash-separated path that is relative to a Git directory: a
+// .git, or a bare repository whose name ends in .git. It returns "" if there is none.
+func gitPath(path string) string {
+	for i := range path {
+		if path[i] == '/' && isGitDir(path[:i]) {
+			return path[i+1:]
+		}
+	}
+	return ""
 }
 
-// isGitCredentials reports whether a file in a .git is a store of credentials.
-func isGitCredentials(at string, n *Node) bool {
-	return slices.Contains([]string{"git-credentials", ".git-credentials", "credentials"}, n.Name) && autorun.InGit(at)
+// isGitDir reports whether a path is that of a Git directory, by its name.
+func isGitDir(path string) bool {
+	name := pathpkg.Base(path)
+	return autorun.IsGit(name) || strings.HasSuffix(name, ".git")
 }
 
-// StripGitConfig reads the configuration of a Git repository, without its credentials.
-func StripGitConfig(r io.Reader) (stripped []byte, changed bool, err error) {
-	const most = 16 << 20
-	data, err := io.ReadAll(io.LimitReader(r, most+1))
-	if err != nil {
-		return nil, false, err
+// GitFile is secret.GitFile for a slash-separated path of a tree.
+func GitFile(path string) (clean func([]byte) []byte, leaveOut bool) {
+	name := gitPath(path)
+	if name == "" {
+		return nil, false
 	}
-	if len(data) > most {
-		return nil, false, fmt.Errorf("%w: a Git configuration has at most %d bytes", fault.InvalidArgument, most)
+	return secret.GitFile(name)
+}
+
+// CleanGitFile reads a file of a Git directory, without its credentials. ok is false if it
+// is too large to be cleaned, and must be left out.
+func CleanGitFile(r io.Reader, clean func([]byte) []byte) (cleaned []byte, changed, ok bool, err error) {
+	data, err := io.ReadAll(io.LimitReader(r, secret.MaxGitFile+1))
+	if err != nil || len(data) > secret.MaxGitFile {
+		return nil, false, false, err
 	}
-	stripped = secret.StripGitConfig(data)
-	return stripped, !bytes.Equal(stripped, data), nil
+	cleaned = clean(data)
+	return cleaned, !bytes.Equal(cleaned, data), true, nil
 }

@@ -37,7 +37,13 @@ func TestKnownCredentialFiles(t *testing.T) {
 		.docker/config.json .dockercfg .kube/config kubeconfig kubeconfig.yaml x.kubeconfig .cargo/credentials .cargo/credentials.toml .gem/credentials
 		.terraform.d/credentials.tfrc.json .terraformrc terraform.tfstate terraform.tfvars prod.auto.tfvars .composer/auth.json auth.json .m2/settings.xml .gradle/gradle.properties local.properties
 		.claude/.credentials.json .codex/auth.json .gemini/oauth_creds.json .streamlit/secrets.toml .secrets secret.txt secrets.json secrets.yml config/secrets.yml token .password-store/x.gpg
-		.snowflake/connections.toml .databrickscfg .clasprc.json .boto .s3cfg wp-config.php local.settings.json .vscode/sftp.json .idea/dataSources.local.xml .croft/token`) {
+		.snowflake/connections.toml .databrickscfg .clasprc.json .boto .s3cfg wp-config.php local.settings.json .vscode/sftp.json .idea/dataSources.local.xml .croft/token
+		rclone.conf .sentryclirc kaggle.json ngrok.yml clouds.yaml credentials.tfrc.json application_default_credentials.json 1password-credentials.json firebase-tools.json .mylogin.cnf pgpass.conf
+		.authinfo .msmtprc .fetchmailrc .smbcredentials .tofurc .vultr-cli.yaml .cloudflared/x.json .jfrog/jfrog-cli.conf.v6 .config/glab-cli/config.yml .config/hub .config/github-copilot/hosts.json
+		.config/doctl/config.yaml .config/hcloud/cli.toml .config/scw/config.yaml .config/linode-cli .config/stripe/config.toml .config/netlify/config.json .netlify/config.json .config/op/config .op/config
+		.config/containers/auth.json .config/helm/registry/config.json .config/composer/auth.json .config/pypoetry/auth.toml .wrangler/config/default.toml .config/.wrangler/config/default.toml
+		.local/share/com.vercel.cli/auth.json .fly/config.yml .railway/config.json .supabase/access-token .cache/huggingface/token .cache/huggingface/stored_tokens .ansible/galaxy_token .aliyun/config.json
+		.oci/config .mc/config.json .circleci/cli.yml .dbt/profiles.yml dotfiles/.aws/credentials home/.config/gh/hosts.yml`) {
 		left := snapshot.IsCredentialFile(name, false)
 		for i := range name {
 			left = left || name[i] == '/' && snapshot.IsCredentialFile(name[:i], true)
@@ -49,6 +55,7 @@ func TestKnownCredentialFiles(t *testing.T) {
 	for name, isDir := range map[string]bool{
 		"token": true, "kubeconfig": true, "src/auth.json": false, "settings.xml": false, "gradle.properties": false, "hosts.yml": false, ".env.example": false, "example.env": false, "app.example.env": false,
 		"token.go": false, "secrets.go": false, "credentials": true, "cert.pem": false, "ca.pem": false, "database.yml": false, "keys.json": false, "google-services.json": false,
+		".circleci/config.yml": false, "netlify.toml": false, "wrangler.toml": false, "fly.toml": false, "dbt/profiles.yml": false, "config/default.toml": false, ".config/op": true,
 	} {
 		if snapshot.IsCredentialFile(name, isDir) {
 			t.Errorf("%s is left out", name)

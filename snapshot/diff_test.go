@@ -353,6 +353,11 @@ func TestApplyBranch(t *testing.T) {
 	if _, err := r.ApplyBranch(t.Context(), Empty, HostDir(theirs, nil), "main", &BranchOptions{Message: "m"}); fault.Of(err) != fault.WrongState {
 		t.Errorf("a branch that is checked out: %v, want WrongState", err)
 	}
+	for _, name := range []string{"HEAD", "@", "-x", "--force", "a..b", "@{-1}", "a b", "x.lock", ""} {
+		if _, err := r.ApplyBranch(t.Context(), Empty, HostDir(theirs, nil), name, &BranchOptions{Message: "m"}); fault.Of(err) != fault.InvalidArgument || !strings.Contains(err.Error(), "git takes no branch") {
+			t.Errorf("branch %q: %v", name, err)
+		}
+	}
 	if _, err := r.ApplyBranch(t.Context(), Empty, HostDir(theirs, nil), "../x", &BranchOptions{Message: "m"}); fault.Of(err) != fault.InvalidArgument {
 		t.Errorf("a name that is none: %v, want InvalidArgument", err)
 	}

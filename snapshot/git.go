@@ -243,8 +243,11 @@ type Branched struct {
 // branch that is checked out is refused.
 func (r *Repository) ApplyBranch(ctx context.Context, base, theirs Tree, branch string, opts *BranchOptions) (*Branched, error) {
 	ref := "refs/heads/" + branch
-	if _, err := r.runGit(ctx, nil, nil, "check-ref-format", ref); err != nil || strings.TrimSpace(opts.Message) == "" {
-		return nil, fmt.Errorf("snapshot: branch %q: %w: the name must be valid, and the message must not be empty", branch, fault.InvalidArgument)
+	if err := r.checkBranchName(ctx, branch); err != nil {
+		return nil, err
+	}
+	if strings.TrimSpace(opts.Message) == "" {
+		return nil, fmt.Errorf("snapshot: branch %q: %w: the message must not be empty", branch, fault.InvalidArgument)
 	}
 	if where, err := r.checkedOut(ctx, ref); err != nil || where != "" {
 		if err == nil {
@@ -284,6 +287,16 @@ func (r *Repository) ApplyBranch(ctx context.Context, base, theirs Tree, branch 
 	}
 	res.Done = true
 	return res, nil
+}
+
+// checkBranchName refuses the names that git branch refuses, and @, which git takes for HEAD.
+func (r *Repository) checkBranchName(ctx context.Context, name string) error {
+	_, err := r.runGit(ctx, nil, nil, "check-ref-format", "refs/heads/"+name)
+	if err != nil || name == "HEAD" || name == "@" || strings.HasPrefix(name, "-") {
+		return fmt.Errorf("snapshot: branch %.200q: %w: git takes no branch of that name; "+
+			"a name has letters, digits and single '.', '-' or '/' within, and is not HEAD or @", name, fault.InvalidArgument)
+	}
+	return nil
 }
 
 // checkedOut returns the work tree that has a branch checked out; "" if there is

@@ -2,13 +2,14 @@ package snapshot
 
 import "testing"
 
-func TestIsGitConfig(t *testing.T) {
+func TestGitFile(t *testing.T) {
 	for path, want := range map[string]bool{
 		".git/config": true, "a/.git/config.worktree": true, ".git/config.bak": true, ".git/config~": true, "bare.git/config": true, ".git/modules/m/config": true,
-		"config": false, "src/config": false, ".git/HEAD": false, ".git/configure": false, "a.git/src": false,
+		".git/logs/HEAD": true, "a/.GIT/FETCH_HEAD": true, "b.git/logs/refs/heads/x": true,
+		"config": false, "src/config": false, ".git/HEAD": false, ".git/configure": false, "a.git/src": false, "logs/HEAD": false, ".git": false,
 	} {
-		if got := IsGitConfig(path); got != want {
-			t.Errorf("IsGitConfig(%q) is %v, want %v", path, got, want)
+		if clean, _ := GitFile(path); (clean != nil) != want {
+			t.Errorf("GitFile(%q) cleans: %v, want %v", path, !want, want)
 		}
 	}
 }

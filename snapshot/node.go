@@ -34,9 +34,8 @@ type Node struct {
 	// Zero if the content is not in a store.
 	List ID
 
-	stat      *stat // of a file of this host
-	missing   bool  // listed, but not readable
-	gitConfig bool  // a configuration of a repository that is not in a .git
+	stat    *stat // of a file of this host
+	missing bool  // listed, but not readable
 }
 
 // An Xattr is an extended attribute.

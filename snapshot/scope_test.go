@@ -240,7 +240,8 @@ func inPlaceAdapter(t *testing.T, dir string, rollback func(*RollbackTarget) err
 func TestSnapshotHasNoGitCredentials(t *testing.T) {
 	const config, want = "[remote \"o\"]\n\turl = https://u:token@host/x\n", "[remote \"o\"]\n\turl = https://host/x\n"
 	names := []string{".git/config", "sub/.git/modules/m/config", ".git/worktrees/w/config.worktree"}
-	files := map[string]string{"config": config}
+	const log, wantLog = "0 1 a <a@b> 1 +0\tclone: from https://u:token@host/x\n", "0 1 a <a@b> 1 +0\tclone: from https://host/x\n"
+	files := map[string]string{"config": config, ".git/logs/HEAD": log, "logs/HEAD": log}
 	for _, name := range names {
 		files[name] = config
 	}
@@ -261,13 +262,16 @@ func TestSnapshotHasNoGitCredentials(t *testing.T) {
 				t.Errorf("%s in a fork is %q, want %q", name, got[name], want)
 			}
 		}
-		if got["config"] != config {
-			t.Errorf("a file named config became %q", got["config"])
+		if got[".git/logs/HEAD"] != wantLog {
+			t.Errorf("a reflog in a fork is %q, want %q", got[".git/logs/HEAD"], wantLog)
+		}
+		if got["config"] != config || got["logs/HEAD"] != log {
+			t.Errorf("a file named config became %q, and a file named logs/HEAD %q", got["config"], got["logs/HEAD"])
 		}
 	}
 	m, err := a.Store.Take(t.Context(), HostDir(dir, nil), &TakeOptions{NoCredentials: true})
 	must0(t, err)
-	if wantLeft := []string{"credentials in .git/config", "credentials in .git/worktrees/w/config.worktree", "credentials in sub/.git/modules/m/config"}; !cmp.Equal(m.LeftOut, wantLeft) {
+	if wantLeft := []string{"credentials in .git/config", "credentials in .git/logs/HEAD", "credentials in .git/worktrees/w/config.worktree", "credentials in sub/.git/modules/m/config"}; !cmp.Equal(m.LeftOut, wantLeft) {
 		t.Errorf("left out: %v, want %v", m.LeftOut, wantLeft)
 	}
 }

@@ -137,7 +137,7 @@ func (s *seatbelt) hidden() []string {
 	if s.home != "" {
 		names := append(toolchain.HomeCredentials(), "Library/Keychains", "Library/Cookies")
 		for _, pattern := range secret.CredentialFiles {
-			if !strings.ContainsAny(pattern, "*?[!") {
+			if pattern = strings.TrimPrefix(pattern, "**/"); !strings.ContainsAny(pattern, "*?[!") {
 				names = append(names, pattern)
 			}
 		}

@@ -271,6 +271,30 @@ func TestWhatIsPlantedIsTold(t *testing.T) {
 	}
 }
 
+// TestNewWorktreeIsTold: a directory in .git/worktrees of a shared .git is a Git directory: the host's
+// git runs what its configuration names. A new one is told; one that is there stays as it is.
+func TestNewWorktreeIsTold(t *testing.T) {
+	if here(driver.IsolationProcess) || here(driver.IsolationGVisor) {
+		t.Skip("skipped: Traits: no shared .git")
+	}
+	dir := t.TempDir()
+	repository(t, dir)
+	git(t, dir, "worktree", "add", "-q", "-b", "tree", filepath.Join(t.TempDir(), "tree"))
+	_, ws, _ := inPlace(t, dir, GitShared)
+	if res := script(t, ws, gitUser+"echo x > w; git add w; git commit -qm inside; echo x > .git/worktrees/tree/x"); len(res.AutorunChanges) > 0 || res.ExitCode != 0 {
+		t.Errorf("ordinary work is told: %q, %s", res.AutorunChanges, res.Stderr)
+	}
+	scanAgain(t, ws)
+	res := script(t, ws, "cp -r .git/worktrees/tree .git/worktrees/new; mv .git/worktrees/tree .git/worktrees/old")
+	if want := []string{filepath.Join(dir, ".git/worktrees/new")}; !slices.Equal(res.AutorunChanges, want) {
+		t.Errorf("told: %q, want %q", res.AutorunChanges, want)
+	}
+	scanAgain(t, ws)
+	if res := script(t, ws, "echo x > .git/worktrees/new/x"); len(res.AutorunChanges) > 0 {
+		t.Errorf("told again: %q", res.AutorunChanges)
+	}
+}
+
 // TestUnreadableDirectoryIsNoChange: a warning names a directory that can't be read, which
 // is no autorun file that was changed.
 func TestUnreadableDirectoryIsNoChange(t *testing.T) {

@@ -228,6 +228,9 @@ func (s *autorunScan) addRepo(fd int, rel string) error {
 	for _, name := range gitRunFiles {
 		s.addStamp(fd, name, path.Join(rel, name))
 	}
+	for _, name := range expandLast(fd, "worktrees/*") { // one is a Git directory, with what it says that git runs
+		s.addDirectory(fd, name, path.Join(rel, name))
+	}
 	return s.addGitLinks(fd, rel, 0)
 }
 
@@ -320,15 +323,20 @@ func expandLast(fd int, name string) []string {
 // addRepository adds a repository of another version control than Git. What it contains
 // changes with each command of that; its configuration is among autorun.Files.
 func (s *autorunScan) addRepository(fd int, name, at string) {
-	var st unix.Statx_t
-	if unix.Statx(fd, name, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_TYPE|unix.STATX_INO|unix.STATX_BTIME, &st) != nil {
-		return
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+	if !s.addDirectory(fd, name, at) {
 		s.addStamp(fd, name, at)
-		return
+	}
+}
+
+// addDirectory adds a stamp of a directory that stays the same when files in it change.
+func (s *autorunScan) addDirectory(fd int, name, at string) bool {
+	var st unix.Statx_t
+	err := unix.Statx(fd, name, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_TYPE|unix.STATX_INO|unix.STATX_BTIME, &st)
+	if err != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return false
 	}
 	s.stamps[at] = directoryStamp(&st)
+	return true
 }
 
 // directoryStamp tells a directory from another one at the same path; inode numbers are used

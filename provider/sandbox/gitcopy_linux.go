@@ -321,8 +321,8 @@ func openDirAt(at int, name string) (int, error) {
 	return unix.Openat(at, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 }
 
-// skippedInGit are left out of a copy: large content of extensions, and credentials.
-var skippedInGit = []string{"lfs", "annex", "credentials", ".git-credentials", "git-credentials"}
+// skippedInGit are left out of a copy: large content of extensions.
+var skippedInGit = []string{"lfs", "annex"}
 
 // copyRepo copies a Git directory. sub is its path in the copy.
 func (w *gitCopier) copyRepo(src, dst int, sub, host string) error {
@@ -350,7 +350,7 @@ func (w *gitCopier) copyRepo(src, dst int, sub, host string) error {
 				return w.copyWorktrees(src, dst, path.Join(sub, name), filepath.Join(host, name))
 			})
 		}
-		return w.copyEntry(src, dst, e, 0)
+		return w.copyEntry(src, dst, e, path.Join(sub, name), 0)
 	})
 }
 
@@ -364,7 +364,7 @@ func (w *gitCopier) copyWorktrees(src, dst int, sub, host string) error {
 		return w.inDirs(src, dst, name, func(src, dst int) error {
 			return w.eachEntry(src, func(e os.DirEntry) error {
 				if e.Name() != "modules" || !e.IsDir() {
-					return w.copyEntry(src, dst, e, 0)
+					return w.copyEntry(src, dst, e, path.Join(sub, name, e.Name()), 0)
 				}
 				return w.inDirs(src, dst, e.Name(), func(src, dst int) error {
 					return w.copyModules(src, dst, path.Join(sub, name, "modules"), filepath.Join(host, name, "modules"), 0)
@@ -444,7 +444,7 @@ func (w *gitCopier) linkTree(src, dst, depth int) error {
 		if w.mayLink(src, name) && unix.Linkat(src, name, dst, name, 0) == nil {
 			return nil
 		}
-		return w.copyFile(src, dst, name, math.MaxInt64)
+		return w.copyFile(src, dst, name, "objects/"+name, math.MaxInt64)
 	})
 }
 
@@ -468,15 +468,15 @@ func isGitTemp(name string) bool {
 const maxGitFile = 1 << 30
 
 // copyEntry copies a file or directory as it is, and a symlink as a symlink. Sockets,
-// FIFOs and devices are left out.
-func (w *gitCopier) copyEntry(src, dst int, e os.DirEntry, depth int) error {
+// FIFOs and devices are left out. at is its path in the copy.
+func (w *gitCopier) copyEntry(src, dst int, e os.DirEntry, at string, depth int) error {
 	name := e.Name()
 	switch {
 	case depth > maxDepth:
 		return fmt.Errorf("%s: %w: it is nested too deep", name, fault.ResourceExhausted)
 	case e.IsDir():
 		return w.inDirs(src, dst, name, func(src, dst int) error {
-			return w.eachEntry(src, func(e os.DirEntry) error { return w.copyEntry(src, dst, e, depth+1) })
+			return w.eachEntry(src, func(e os.DirEntry) error { return w.copyEntry(src, dst, e, path.Join(at, e.Name()), depth+1) })
 		})
 	case e.Type()&os.ModeSymlink != 0:
 		buf := make([]byte, unix.PathMax)
@@ -488,11 +488,19 @@ func (w *gitCopier) copyEntry(src, dst int, e os.DirEntry, depth int) error {
 	case !e.Type().IsRegular() || isGitTemp(name):
 		return nil
 	}
-	return w.copyFile(src, dst, name, maxGitFile)
+	return w.copyFile(src, dst, name, at, maxGitFile)
 }
 
-// copyFile copies a regular file of at most so many bytes, and removes credentials from configuration.
-func (w *gitCopier) copyFile(src, dst int, name string, most int64) error {
+// copyFile copies a regular file of at most so many bytes, without credentials: see
+// secret.GitFile.
+func (w *gitCopier) copyFile(src, dst int, name, at string, most int64) error {
+	clean, leaveOut := secret.GitFile(at)
+	if clean != nil {
+		most = secret.MaxGitFile
+	}
+	if leaveOut {
+		return nil
+	}
 	from, st, err := openRegular(src, name)
 	if errors.Is(err, os.ErrNotExist) || err == nil && from == nil {
 		return nil // gone or replaced
@@ -510,10 +518,10 @@ func (w *gitCopier) copyFile(src, dst int, name string, most int64) error {
 	}
 	to := os.NewFile(uintptr(fd), name)
 	switch {
-	case secret.IsGitConfigName(name):
+	case clean != nil:
 		var data []byte
-		if data, err = io.ReadAll(io.LimitReader(from, maxConfigSize)); err == nil {
-			_, err = to.Write(secret.StripGitConfig(data))
+		if data, err = io.ReadAll(io.LimitReader(from, most)); err == nil {
+			_, err = to.Write(clean(data))
 		}
 	case unix.IoctlFileClone(int(to.Fd()), int(from.Fd())) == nil:
 	default:

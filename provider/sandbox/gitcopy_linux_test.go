@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -243,12 +244,73 @@ func TestPrivateGitWithoutCredentials(t *testing.T) {
 	git(t, dir, "config", "remote.up.url", "ssh://git@example.com/x.git")
 	git(t, dir, "config", "sendemail.smtpPass", "tok1")
 	put(t, filepath.Join(dir, ".git/config.bak"), "[imap]\n\tpass = tok2\n[remote \"o\"]\n\turl = \"https://u:\\\"tok3@h/x\"\n")
-	put(t, filepath.Join(dir, ".git/git-credentials"), "https://u:tok1@h")
+	plantGitCredentials(t, dir)
 	_, ws, _ := inPlace(t, dir, "")
 	got := output(t, ws, `grep -r "tok[123]" .git `+gitInside+`; git remote get-url origin; git remote get-url up; git status --porcelain`)
 	if got != "https://example.com/x.git\nssh://git@example.com/x.git" {
 		t.Errorf("inside: %s", got)
 	}
+}
+
+// plantGitCredentials writes tok1, tok2 and tok3 to files of the repository in dir that the user's git
+// may have written them to.
+func plantGitCredentials(t *testing.T, dir string) {
+	t.Helper()
+	git(t, dir, "config", "remote.ssh.url", "ssh://u:tok1@example.com/x.git")
+	git(t, dir, "config", "credential.helper", "!f() { echo password=tok2; }; f")
+	git(t, dir, "config", "x.apiKey", "tok3")
+	put(t, filepath.Join(dir, ".git/git-credentials"), "https://u:tok1@h")
+	log, err := os.OpenFile(filepath.Join(dir, ".git/logs/HEAD"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := strings.Repeat("0", 40)
+	_, err = log.WriteString(id + " " + id + " a <a@b> 1 +0000\tclone: from https://u:tok1@h/x\n")
+	if err := errors.Join(err, log.Close()); err != nil {
+		t.Fatal(err)
+	}
+	put(t, filepath.Join(dir, ".git/FETCH_HEAD"), id+"\t\tbranch 'x' of https://u:tok2@h/x\n")
+	put(t, filepath.Join(dir, ".git/remotes/old"), "URL: https://u:tok1@h/x\n")
+	put(t, filepath.Join(dir, ".git/branches/old"), "https://u:tok1@h/x#main\n")
+	put(t, filepath.Join(dir, ".git/modules/m/HEAD"), "ref: refs/heads/x\n")
+	put(t, filepath.Join(dir, ".git/modules/m/config"), "[remote \"o\"]\n\turl = https://u:tok1@h/x\n")
+	put(t, filepath.Join(dir, ".git/modules/m/logs/HEAD"), id+" "+id+" a <a@b> 1 +0000\tpull https://u:tok1@h/x: Fast-forward\n")
+}
+
+// TestTemplateWithoutGitCredentials: so it is with a directory of the user as template, which is not
+// captured.
+func TestTemplateWithoutGitCredentials(t *testing.T) {
+	dir := t.TempDir()
+	repository(t, dir)
+	git(t, dir, "remote", "add", "origin", "https://me:tok1@example.com/x.git")
+	plantGitCredentials(t, dir)
+	put(t, filepath.Join(dir, "bare/HEAD"), "x")
+	put(t, filepath.Join(dir, "bare/objects/x"), "x")
+	put(t, filepath.Join(dir, "bare/refs/x"), "x")
+	put(t, filepath.Join(dir, "bare/config"), "[remote \"o\"]\n\turl = https://u:tok1@h/x\n")
+	before := digest(t, dir)
+	ws := open(t, newProvider(t, t.TempDir()), func(s *driver.Spec) { s.From.Template = dir })
+	got := output(t, ws, `grep -r "tok[123]" . ; git remote get-url origin; git config x.y z; git config x.y; git status --porcelain -uno; stat -c %a .git .git/config`)
+	if want := "https://example.com/x.git\nz\n" + modes(t, dir, ".git", ".git/config"); got != want {
+		t.Errorf("inside: %s", got)
+	}
+	if digest(t, dir) != before {
+		t.Error("the directory has changed")
+	}
+}
+
+// modes returns the modes of files, as stat prints them.
+func modes(t *testing.T, dir string, names ...string) string {
+	t.Helper()
+	var list []string
+	for _, name := range names {
+		info, err := os.Stat(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, fmt.Sprintf("%o", info.Mode().Perm()))
+	}
+	return strings.Join(list, "\n")
 }
 
 // gitAttackTests are the attacks on repositories and autorun files of a directory in place.

@@ -281,6 +281,9 @@ func (p *Provider) filesTree(u launchSpec) (*os.File, error) {
 
 // overlayMounts returns the overlayfs mount of a workspace with lower directories.
 func (p *Provider) overlayMounts(l *launch, u launchSpec) ([]guestproto.Mount, error) {
+	if err := addCleanGit(&u, p.layersDir()); err != nil {
+		return nil, err
+	}
 	m := guestproto.Mount{
 		Kind: guestproto.MountOverlay, Target: u.guestDir, ReadOnly: u.policy.ReadOnly, Data: "userxattr",
 		Lower: u.lower, Upper: filepath.Join(u.layer, "upper"), Work: filepath.Join(u.layer, "work"),

@@ -43,7 +43,7 @@ func (c *Catalog) Capture(ctx context.Context, dir string, credentials bool) (*s
 	source := "dir:" + dir
 	m, release, err := c.Store.Store(ctx, tree, &snapshot.TakeOptions{
 		Info:          driver.SnapshotInfo{Labels: map[string]string{snapshot.CauseLabel: causeCapture, sourceLabel: source}},
-		NoCredentials: !credentials, SkipDenied: true, Cache: fmt.Sprintf("template-2:%t:%s", credentials, dir),
+		NoCredentials: !credentials, SkipDenied: true, Cache: fmt.Sprintf("template-3:%t:%s", credentials, dir),
 	})
 	if err != nil {
 		return nil, err

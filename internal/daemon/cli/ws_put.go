@@ -296,17 +296,25 @@ func (p *putter) putTreeFile(ctx context.Context, root *os.Root, name, dest stri
 			return nil
 		}
 	}
-	if p.opts.credentials || !snapshot.IsGitConfig(name) {
+	clean, leaveOut := snapshot.GitFile(name)
+	if p.opts.credentials || clean == nil && !leaveOut {
 		return p.writeFile(ctx, f, dest, info.Mode().Perm())
 	}
-	config, changed, err := snapshot.StripGitConfig(f)
-	if err != nil {
-		return err
+	var cleaned []byte
+	var changed, ok bool
+	if !leaveOut {
+		if cleaned, changed, ok, err = snapshot.CleanGitFile(f, clean); err != nil {
+			return err
+		}
 	}
-	if changed {
+	switch {
+	case !ok:
+		p.done.Credentials = append(p.done.Credentials, name)
+		return nil
+	case changed:
 		p.done.Credentials = append(p.done.Credentials, "credentials in "+name)
 	}
-	return p.writeFile(ctx, bytes.NewReader(config), dest, info.Mode().Perm())
+	return p.writeFile(ctx, bytes.NewReader(cleaned), dest, info.Mode().Perm())
 }
 
 // putSymlink makes a symlink, unless the same one exists.
