@@ -299,6 +299,8 @@ func TestTemplateWithoutGitCredentials(t *testing.T) {
 	}
 }
 
+func TestTemplateUnprivileged(t *testing.T) { asNobody(t, "^TestTemplateWithoutGitCredentials$") }
+
 // modes returns the modes of files, as stat prints them.
 func modes(t *testing.T, dir string, names ...string) string {
 	t.Helper()
