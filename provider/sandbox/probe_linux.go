@@ -39,9 +39,6 @@ type level struct {
 // canOverlay reports whether workspaces of this level can use overlayfs.
 func (l *level) canOverlay() bool { return !l.noMounts && l.name != driver.IsolationBubblewrap }
 
-// netlink reports whether workspaces of this level have netlink sockets of the host's kernel.
-func (l *level) netlink() bool { return !l.noMounts && !l.gvisor }
-
 // netlinkUnbound returns why the netlink sockets of a workspace of this level are not bounded
 // on this host, or nil.
 func (l *level) netlinkUnbound(p *Provider) error {

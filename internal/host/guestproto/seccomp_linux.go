@@ -1,7 +1,7 @@
 package guestproto
 
 import (
-	"fmt"
+	"errors"
 	"runtime"
 	"sync"
 	"unsafe"
@@ -33,9 +33,9 @@ func tryListener() error {
 	case 0:
 		return unix.Close(int(fd))
 	case unix.EINVAL:
-		return fmt.Errorf("Linux before 5.19 has no such notifications of seccomp")
+		return errors.New("a kernel before Linux 5.19 has no such notifications of seccomp")
 	case unix.EBUSY:
-		return fmt.Errorf("what runs Croft, such as a container engine, uses the notifications of seccomp itself")
+		return errors.New("what runs Croft, such as a container engine, uses the notifications of seccomp itself")
 	}
 	return errno
 }
