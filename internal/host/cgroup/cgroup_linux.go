@@ -1,6 +1,7 @@
 package cgroup
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -68,7 +69,8 @@ var findControllers = sync.OnceValue(func() map[string]Controller {
 			c.Dir, c.V2, c.Err = findV2().dir, true, nil
 		case err != nil:
 		case !ok:
-			c.Err = fmt.Errorf("the host has no controller %q in cgroup version 1, and no usable one in version 2: %w", name, errors.Join(findV2().err, findV2().missing))
+			c.Err = fmt.Errorf("the host has no controller %q in cgroup version 1, and no usable one in version 2: %w", name,
+				cmp.Or(errors.Join(findV2().err, findV2().missing), error(fault.Unsupported)))
 		default:
 			c.Dir = dir
 			c.Err = cgroupv1.Try(filepath.Join(dir, probePrefix+strconv.Itoa(os.Getpid())), name)

@@ -37,6 +37,36 @@ func TestVersion2(t *testing.T) {
 	}
 }
 
+// TestNearestHierarchy: the cgroup of this process has processes in it, so its children get no
+// controllers; those of a cgroup above it do.
+func TestNearestHierarchy(t *testing.T) {
+	all := []string{CPU, Memory, PIDs, Freezer}
+	for name, test := range map[string]struct {
+		has  map[string][]string // by directory; without an entry no cgroup can be created
+		want string
+	}{
+		"session of root":       {map[string][]string{"/c/user/session": {Memory, Freezer}, "/c/user": {Memory, PIDs, Freezer}, "/c": all}, "/c"},
+		"delegated cgroup":      {map[string][]string{"/c/user/session": {Freezer}, "/c/user": all, "/c": all}, "/c/user"},
+		"no further controller": {map[string][]string{"/c/user/session": {Freezer}, "/c/user": {Freezer}, "/c": {Freezer}}, "/c/user/session"},
+		"parents of others":     {map[string][]string{"/c/user/session": {Memory, Freezer}}, "/c/user/session"},
+		"own of others":         {map[string][]string{"/c": {Freezer}}, "/c"},
+		"none":                  {nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := nearestV2("/c/user/session", "/c", func(h *hierarchyV2) error {
+				h.controllers = test.has[h.dir]
+				if h.controllers == nil {
+					return os.ErrPermission
+				}
+				return nil
+			})
+			if got.dir != test.want || (got.err == nil) != (test.want != "") {
+				t.Errorf("nearestV2 returned %q, %v; want %q", got.dir, got.err, test.want)
+			}
+		})
+	}
+}
+
 // TestFreezeAndRemove makes groups, freezes a process in them and removes them.
 func TestFreezeAndRemove(t *testing.T) {
 	c := Find(Freezer)

@@ -156,7 +156,7 @@ func lingerRemedy() string {
 // if it has all.
 func (h *hierarchyV2) errMissing() error {
 	var missing []string
-	for _, name := range []string{CPU, Memory, PIDs} {
+	for _, name := range limitControllers {
 		if !h.has(name) {
 			missing = append(missing, name)
 		}

@@ -25,6 +25,8 @@ const (
 	mainGroup       = "main" // in workGroup: all processes but those of commands with limits of their own
 )
 
+var limitControllers = []string{CPU, Memory, PIDs}
+
 // A hierarchyV2 is the directory for cgroups of version 2 on this host.
 type hierarchyV2 struct {
 	dir         string
@@ -40,7 +42,13 @@ func (h *hierarchyV2) has(controller string) bool { return slices.Contains(h.con
 var findV2 = sync.OnceValue(func() hierarchyV2 {
 	h := searchV2()
 	v1, _ := cgroupv1.Hierarchies() // findControllers returns the error
-	if _, inV1 := v1[Memory]; inV1 || h.has(Memory) || os.Geteuid() == 0 {
+	if _, inV1 := v1[Memory]; inV1 || h.has(Memory) {
+		return h
+	}
+	if os.Geteuid() == 0 {
+		if h.err == nil {
+			h.missing = fmt.Errorf("neither %s nor a cgroup above it can enable it for new cgroups: %w", h.dir, fault.Unsupported)
+		}
 		return h
 	}
 	delegated, err := delegatedV2()
@@ -58,18 +66,32 @@ func searchV2() hierarchyV2 {
 	if err != nil {
 		return hierarchyV2{err: err}
 	}
-	errs := errors.New("no cgroup of version 2 can be created")
-	// The cgroup of this process has processes, so its parents are tried, too.
+	return nearestV2(own, root, (*hierarchyV2).probe)
+}
+
+// nearestV2 returns the nearest directory from own up to root below which cgroups have limits of
+// memory, processes and CPU time; without one that with the most controllers. A cgroup with processes
+// in it, as that of this process has, enables no controller for its children, except at the root.
+func nearestV2(own, root string, probe func(*hierarchyV2) error) hierarchyV2 {
+	best := hierarchyV2{err: errors.New("no cgroup of version 2 can be created")}
 	for dir := own; ; dir = filepath.Dir(dir) {
 		h := hierarchyV2{dir: dir}
-		if h.err = h.probe(); h.err == nil {
-			return h
+		err := probe(&h)
+		switch {
+		case err == nil && (best.err != nil || len(h.limits()) > len(best.limits())):
+			best = h
+		case best.err != nil:
+			best.err = errors.Join(best.err, err)
 		}
-		errs = errors.Join(errs, h.err)
-		if dir == root || dir == "/" {
-			return hierarchyV2{err: errs}
+		if len(best.limits()) == len(limitControllers) || dir == root || dir == "/" {
+			return best
 		}
 	}
+}
+
+// limits returns the controllers of the hierarchy that limit something.
+func (h *hierarchyV2) limits() []string {
+	return slices.DeleteFunc(slices.Clone(limitControllers), func(name string) bool { return !h.has(name) })
 }
 
 // ErrV2 returns why no cgroup of version 2 can be created, or nil.
