@@ -48,6 +48,15 @@ func New(cfg Config) (*Provider, error) {
 // Kind returns "remote".
 func (p *Provider) Kind() string { return kind }
 
+// Features has none: the server chooses.
+func (p *Provider) Features() driver.Features { return driver.Features{} }
+
+// Close closes the client. What runs on the server goes on.
+func (p *Provider) Close() error {
+	p.Client.Close()
+	return nil
+}
+
 // Probe returns the traits that the server has for Config.Kind.
 func (p *Provider) Probe(ctx context.Context) (driver.Traits, error) {
 	list, err := p.Providers(ctx)

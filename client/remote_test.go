@@ -40,7 +40,7 @@ func client(t *testing.T, h http.HandlerFunc) *Provider {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(p.Close)
+	t.Cleanup(p.Client.Close)
 	return p
 }
 

@@ -19,6 +19,10 @@ func (named) Kind() string { return "mine" }
 
 func (named) Probe(context.Context) (driver.Traits, error) { return driver.Traits{Root: "/mine"}, nil }
 
+func (named) Features() driver.Features { return driver.Features{} }
+
+func (named) Close() error { return nil }
+
 func (named) Sweep(context.Context, []string) error { return nil }
 
 // runReplica is croft as the tests of replicas start it; nil where they do not run.

@@ -53,7 +53,11 @@ func (p shared) Probe(ctx context.Context) (driver.Traits, error) {
 	return t, err
 }
 
-func (shared) Portable() bool { return true }
+func (p shared) Features() driver.Features {
+	f := p.Provider.Features()
+	f.Portable = true
+	return f
+}
 
 func (p *shared) SetSnapshots(store *snapshot.Store) { p.Provider = newShared(store) }
 

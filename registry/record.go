@@ -40,7 +40,7 @@ type Record struct {
 	Version int64 `json:"version"`
 
 	// Node is the node that owns the workspace: the one whose host it is on or, if its
-	// provider is driver.Portable, the one that serves it. "" is a server without a cluster.
+	// provider is portable, the one that serves it. "" is a server without a cluster.
 	Node string `json:"node,omitempty"`
 
 	// Worker is the registry that is opening the workspace or changing its policy.

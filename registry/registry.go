@@ -219,8 +219,8 @@ func (r *Registry) reserveID(spec workspace.Spec) (id string, release func()) {
 	if err != nil {
 		return id, release // Acquire reports the error
 	}
-	pool, ok := driver.Find[driver.Reserver](p)
-	if !ok {
+	pool := p.Features()
+	if pool.Reserve == nil {
 		return id, release
 	}
 	spec.ID = ""

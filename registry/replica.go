@@ -127,8 +127,7 @@ func (r *Registry) isPersistent(kind string) bool {
 	if err != nil {
 		return false
 	}
-	_, ok := driver.Find[driver.Persistent](p)
-	return ok
+	return p.Features().HasWorkspaces != nil
 }
 
 // isPortable reports whether every node reaches the workspaces of a kind.
@@ -137,8 +136,7 @@ func (r *Registry) isPortable(kind string) bool {
 	if err != nil {
 		return false
 	}
-	portable, ok := driver.Find[driver.Portable](p)
-	return ok && portable.Portable()
+	return p.Features().Portable
 }
 
 // Owner returns the living replica that serves a workspace, if that is another one. A workspace

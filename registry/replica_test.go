@@ -38,7 +38,11 @@ func newCounted(portable bool) *counted {
 	return &counted{Provider: new(memory.Provider), portable: portable, opens: map[string]int{}, resolves: map[string]int{}}
 }
 
-func (p *counted) Portable() bool { return p.portable }
+func (p *counted) Features() driver.Features {
+	f := p.Provider.Features()
+	f.Portable = p.portable
+	return f
+}
 
 func (p *counted) Open(ctx context.Context, spec driver.Spec) (*driver.Workspace, error) {
 	p.mu.Lock()

@@ -278,7 +278,7 @@ func TestCodeClosesWhenIdle(t *testing.T) {
 		t.Errorf("afterwards the file has %q", got)
 	}
 	must(t, e.Close(t.Context()))
-	if left, err := p.HasWorkspaces(t.Context()); left || err != nil {
+	if left, err := p.Features().HasWorkspaces(t.Context()); left || err != nil {
 		t.Errorf("after Close: %v, %v", left, err)
 	}
 }

@@ -172,8 +172,7 @@ func (o *Options) setDefaults() error {
 
 // checkShell returns the provider's reason for having no commands.
 func (e *Executor) checkShell(ctx context.Context) error {
-	r, ok := driver.Find[driver.CapabilityReporter](e.p)
-	if !ok || r.Capabilities().Has(driver.CapShell) {
+	if caps := e.p.Features().Capabilities; caps == nil || caps.Has(driver.CapShell) {
 		return nil
 	}
 	spec := workspace.Spec{ID: workspace.NewID(), Kind: e.kind, Want: e.wanted(), Config: e.opts.Config}

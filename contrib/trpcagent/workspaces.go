@@ -124,8 +124,8 @@ func (e *Executor) openSpec(ctx context.Context, p *openWorkspace, spec workspac
 		return e.reattach(ctx, p, stale)
 	}}
 	hostDir := ""
-	if hosts, ok := driver.Find[driver.HostDirs](e.p); ok && spec.Dir == "" {
-		hostDir = hosts.HostDir(spec.ID)
+	if find := e.p.Features().HostDir; find != nil && spec.Dir == "" {
+		hostDir = find(spec.ID)
 	}
 	same, err := withPath(spec, hostDir)
 	if err != nil {

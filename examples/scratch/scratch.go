@@ -37,6 +37,12 @@ var _ driver.Provider = (*Provider)(nil)
 // Kind names the provider.
 func (p *Provider) Kind() string { return Kind }
 
+// Features returns what the provider has besides its workspaces.
+func (p *Provider) Features() driver.Features { return driver.Features{Capabilities: capabilities} }
+
+// Close has nothing to end in this process.
+func (p *Provider) Close() error { return nil }
+
 // Probe returns what the provider enforces, after trying it.
 func (p *Provider) Probe(context.Context) (driver.Traits, error) {
 	if err := os.MkdirAll(p.Root, 0o700); err != nil {

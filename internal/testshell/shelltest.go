@@ -47,6 +47,12 @@ func New(root string) (*Provider, error) {
 // Kind returns the kind.
 func (p *Provider) Kind() string { return Kind }
 
+// Features has none.
+func (p *Provider) Features() driver.Features { return driver.Features{} }
+
+// Close does nothing.
+func (p *Provider) Close() error { return nil }
+
 // Probe reports no isolation.
 func (p *Provider) Probe(ctx context.Context) (driver.Traits, error) {
 	t, err := p.files.Probe(ctx)

@@ -67,7 +67,7 @@ func TestLosesNothing(t *testing.T) {
 	for _, lost := range workspacetest.Lost(plain, wrapped) {
 		t.Errorf("wrapping loses %s", lost)
 	}
-	if _, ok := driver.Find[driver.Reserver](p); !ok {
+	if p.Features().Reserve == nil {
 		t.Error("the pool can't be found below the others")
 	}
 	for _, ws := range []*driver.Workspace{plain, wrapped} {

@@ -71,44 +71,83 @@ func Snapshots(cfg Config) *snapshot.Store {
 // workspaces mount.
 func Volumes(data string) string { return filepath.Join(data, "volumes") }
 
+// kinds are the kinds of Croft's own providers: all that a program knows of them without asking one. The
+// order is that in which a program chooses among them: the best isolation first, the provider without
+// persistence after it, and then those that are used only where they are named.
+var kinds = []struct {
+	name     string
+	isolates bool // something isolates the commands from the host of the workspace, or there are none
+	build    func(Config) (driver.Provider, error)
+}{
+	{sandbox.Kind, true, func(cfg Config) (driver.Provider, error) {
+		return sandbox.New(&sandbox.Config{
+			Snapshots: cfg.Snapshots, Layers: filepath.Join(cfg.Data, "layers"), Volumes: Volumes(cfg.Data), Cache: filepath.Join(cfg.Data, "sandbox"),
+			Root: cfg.root(), Forbidden: []string{cfg.Data}, Roots: cfg.HostRoots, Log: cfg.Log,
+			Secrets: cfg.Secrets, Credentials: cfg.Credentials, Events: cfg.Events, Resolver: cfg.Resolver, Upstream: cfg.Upstream,
+		})
+	}},
+	{docker.Kind, true, func(cfg Config) (driver.Provider, error) {
+		return docker.New(&docker.Config{
+			Snapshots: cfg.Snapshots, Root: cfg.root(), Cache: filepath.Join(cfg.Data, "docker"), Host: cfg.DockerHost, Log: cfg.Log,
+			Secrets: cfg.Secrets, Credentials: cfg.Credentials, Events: cfg.Events, Resolver: cfg.Resolver, Upstream: cfg.Upstream,
+		})
+	}},
+	{filestore.Kind, true, func(cfg Config) (driver.Provider, error) {
+		return filestore.New(&filestore.Config{Dir: cfg.Data, Snapshots: cfg.Snapshots, Log: cfg.Log})
+	}},
+	{memory.Kind, true, func(cfg Config) (driver.Provider, error) {
+		return &memory.Provider{Log: cfg.Log, Snapshots: cfg.Snapshots}, nil
+	}},
+	{local.Kind, false, func(cfg Config) (driver.Provider, error) {
+		return local.New(&local.Config{Snapshots: cfg.Snapshots, Root: cfg.root(), Forbidden: []string{cfg.Data}, Roots: cfg.HostRoots, Log: cfg.Log})
+	}},
+	{ssh.Kind, false, func(cfg Config) (driver.Provider, error) {
+		return ssh.New(&ssh.Config{Snapshots: cfg.Snapshots, Root: cfg.root(), Log: cfg.Log})
+	}},
+	{e2b.Kind, true, func(cfg Config) (driver.Provider, error) {
+		return e2b.New(&e2b.Config{Snapshots: cfg.Snapshots, Root: cfg.root(), Secrets: cfg.Secrets, Log: cfg.Log})
+	}},
+	{"kubernetes", true, nil}, // in a program of its own
+}
+
+// Isolates reports whether something isolates the commands of a kind, or there are none; known is false
+// for the kind of a provider that is not Croft's own.
+func Isolates(kind string) (isolates, known bool) {
+	if i := Rank(kind); i < len(kinds) {
+		return kinds[i].isolates, true
+	}
+	return false, false
+}
+
+// Rank returns the place of a kind in the order of choice. Kinds that are not Croft's own come last.
+func Rank(kind string) int {
+	for i, k := range kinds {
+		if k.name == kind {
+			return i
+		}
+	}
+	return len(kinds)
+}
+
+// root returns the directory of the workspaces that are directories of this host.
+func (c *Config) root() string { return filepath.Join(c.Data, "ws") }
+
 // Providers returns one provider of each kind. Nothing is created on disk before one of them
-// is used. The caller closes those that are an io.Closer after the last of their workspaces.
+// is used. The caller closes them after the last of their workspaces.
 func Providers(cfg Config) ([]driver.Provider, error) {
-	snapshots := cfg.Snapshots
-	if snapshots == nil {
-		snapshots = Snapshots(cfg)
+	if cfg.Snapshots == nil {
+		cfg.Snapshots = Snapshots(cfg)
 	}
-	directories, err := local.New(&local.Config{Snapshots: snapshots, Root: filepath.Join(cfg.Data, "ws"), Forbidden: []string{cfg.Data}, Roots: cfg.HostRoots, Log: cfg.Log})
-	if err != nil {
-		return nil, err
+	var providers []driver.Provider
+	for _, k := range kinds {
+		if k.build == nil {
+			continue
+		}
+		p, err := k.build(cfg)
+		if err != nil {
+			return nil, err
+		}
+		providers = append(providers, p)
 	}
-	database, err := filestore.New(&filestore.Config{Dir: cfg.Data, Snapshots: snapshots, Log: cfg.Log})
-	if err != nil {
-		return nil, err
-	}
-	sandboxes, err := sandbox.New(&sandbox.Config{
-		Snapshots: snapshots, Layers: filepath.Join(cfg.Data, "layers"), Volumes: Volumes(cfg.Data),
-		Cache: filepath.Join(cfg.Data, "sandbox"),
-		Root:  filepath.Join(cfg.Data, "ws"), Forbidden: []string{cfg.Data}, Roots: cfg.HostRoots, Log: cfg.Log,
-		Secrets: cfg.Secrets, Credentials: cfg.Credentials, Events: cfg.Events, Resolver: cfg.Resolver, Upstream: cfg.Upstream,
-	})
-	if err != nil {
-		return nil, err
-	}
-	containers, err := docker.New(&docker.Config{
-		Snapshots: snapshots, Root: filepath.Join(cfg.Data, "ws"), Cache: filepath.Join(cfg.Data, "docker"), Host: cfg.DockerHost, Log: cfg.Log,
-		Secrets: cfg.Secrets, Credentials: cfg.Credentials, Events: cfg.Events, Resolver: cfg.Resolver, Upstream: cfg.Upstream,
-	})
-	if err != nil {
-		return nil, err
-	}
-	machines, err := ssh.New(&ssh.Config{Snapshots: snapshots, Root: filepath.Join(cfg.Data, "ws"), Log: cfg.Log})
-	if err != nil {
-		return nil, err
-	}
-	servers, err := e2b.New(&e2b.Config{Snapshots: snapshots, Root: filepath.Join(cfg.Data, "ws"), Secrets: cfg.Secrets, Log: cfg.Log})
-	if err != nil {
-		return nil, err
-	}
-	return []driver.Provider{&memory.Provider{Log: cfg.Log, Snapshots: snapshots}, directories, database, sandboxes, containers, machines, servers}, nil
+	return providers, nil
 }

@@ -2,7 +2,6 @@ package all
 
 import (
 	"encoding/json"
-	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -68,10 +67,8 @@ func TestProvidersShareADataDirectory(t *testing.T) {
 		t.Errorf("the data directory: %v, %v; want mode 0700", info.Mode(), err)
 	}
 	for _, p := range providers {
-		if c, ok := p.(io.Closer); ok {
-			if err := c.Close(); err != nil {
-				t.Errorf("close %s: %v", p.Kind(), err)
-			}
+		if err := p.Close(); err != nil {
+			t.Errorf("close %s: %v", p.Kind(), err)
 		}
 	}
 }

@@ -112,6 +112,11 @@ func (p *Provider) Close() error {
 // Kind returns "docker".
 func (p *Provider) Kind() string { return Kind }
 
+// Features returns what the provider has besides its workspaces.
+func (p *Provider) Features() driver.Features {
+	return driver.Features{Capabilities: p.capabilities(), HasWorkspaces: p.store.HasWorkspaces, HostDir: p.store.HostDir}
+}
+
 // Probe starts a container and tests the isolation from inside. The result is cached on disk
 // for each engine.
 func (p *Provider) Probe(ctx context.Context) (driver.Traits, error) {
@@ -186,8 +191,8 @@ func (p *Provider) ensureNewImage(ctx context.Context, id, image string) error {
 	return err
 }
 
-// Capabilities returns the capabilities of a workspace.
-func (p *Provider) Capabilities() driver.Capabilities {
+// capabilities returns the capabilities of a workspace.
+func (p *Provider) capabilities() driver.Capabilities {
 	caps := capabilities.Clone()
 	if p.cfg.Snapshots != nil {
 		caps[driver.CapSnapshot] = true
@@ -220,8 +225,8 @@ func (p *Provider) checkSpec(ctx context.Context, spec driver.Spec) (*options, *
 		return nil, nil, fmt.Errorf("docker: open: %w", err)
 	}
 	opts.From = spec.From.Snapshot
-	if missing := p.Capabilities().Missing(spec.Want); len(missing) > 0 {
-		return nil, nil, fmt.Errorf("docker: open: capabilities %v: %w: there are only %v", missing, fault.Failed, p.Capabilities().Names())
+	if missing := p.capabilities().Missing(spec.Want); len(missing) > 0 {
+		return nil, nil, fmt.Errorf("docker: open: capabilities %v: %w: there are only %v", missing, fault.Failed, p.capabilities().Names())
 	}
 	runtime, err := p.chooseRuntime(ctx, spec.Policy, *opts)
 	var volume bool
@@ -293,7 +298,7 @@ type refPayload struct {
 // Resolve attaches to the workspace that ref names, if the engine answers.
 func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspace, error) {
 	var pl refPayload
-	m, err := p.store.Resolve(ctx, ref, &pl, &pl.ID, p.Capabilities())
+	m, err := p.store.Resolve(ctx, ref, &pl, &pl.ID, p.capabilities())
 	if err != nil {
 		return nil, err
 	}
@@ -362,14 +367,8 @@ func optionsOf(m *wsdir.State) (opts options, err error) {
 }
 
 func (p *Provider) newRef(m *wsdir.State, opts options) (driver.Ref, error) {
-	return driver.NewRef(Kind, refPayload{ID: m.ID, Image: opts.Image, Runtime: opts.Runtime, Files: opts.Files}, p.Capabilities(), m.Revision)
+	return driver.NewRef(Kind, refPayload{ID: m.ID, Image: opts.Image, Runtime: opts.Runtime, Files: opts.Files}, p.capabilities(), m.Revision)
 }
-
-// HostDir returns the directory with the files of a workspace.
-func (p *Provider) HostDir(id string) string { return p.store.Path(id, wsdir.FilesName) }
-
-// HasWorkspaces reports whether the store has a workspace directory.
-func (p *Provider) HasWorkspaces(context.Context) (bool, error) { return p.store.HasWorkspaces() }
 
 // Sweep removes containers, volumes and directories of workspaces that are not in live, and
 // leftovers of crashes. Those of other data directories and of providers of other kinds stay.

@@ -114,8 +114,10 @@ func (p *Provider) remote(opts *Options) *remote.Provider {
 	}
 }
 
-// Capabilities returns the capabilities of a workspace.
-func (p *Provider) Capabilities() driver.Capabilities { return p.remote(new(Options)).Capabilities() }
+// Features returns what the provider has besides its workspaces.
+func (p *Provider) Features() driver.Features {
+	return driver.Features{Capabilities: p.remote(new(Options)).Capabilities(), OnlyNamed: true, HasWorkspaces: p.store.HasWorkspaces}
+}
 
 // Open creates the workspace spec.ID or returns it if it exists.
 func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspace, error) {
@@ -205,9 +207,6 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 	}
 	return p.remote(opts).Resolve(ctx, ref)
 }
-
-// HasWorkspaces reports whether the store has a workspace directory.
-func (p *Provider) HasWorkspaces(context.Context) (bool, error) { return p.store.HasWorkspaces() }
 
 // Sweep removes workspaces that are not in live, with their sandboxes, and leftovers of
 // crashes.

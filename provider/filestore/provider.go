@@ -121,6 +121,11 @@ var _ driver.Provider = (*Provider)(nil)
 // Kind returns "filestore".
 func (p *Provider) Kind() string { return Kind }
 
+// Features returns what the provider has besides its workspaces.
+func (p *Provider) Features() driver.Features {
+	return driver.Features{Capabilities: p.capabilities(), HasWorkspaces: p.hasWorkspaces}
+}
+
 // Probe opens the database.
 func (p *Provider) Probe(ctx context.Context) (driver.Traits, error) {
 	if _, err := p.openedStore(ctx); err != nil {
@@ -144,8 +149,8 @@ func fixedTraits() driver.Traits {
 	}
 }
 
-// Capabilities returns the capabilities of a workspace.
-func (p *Provider) Capabilities() driver.Capabilities {
+// capabilities returns the capabilities of a workspace.
+func (p *Provider) capabilities() driver.Capabilities {
 	caps := driver.NewCapabilities(driver.CapFS)
 	if p.cfg.Snapshots != nil {
 		caps[driver.CapSnapshot] = true
@@ -216,8 +221,8 @@ func (p *Provider) checkSpec(spec driver.Spec) (namespace string, explicit bool,
 	if spec.From.Template != "" || spec.From.Snapshot != "" && p.cfg.Snapshots == nil {
 		return "", false, fmt.Errorf("filestore: open: a template, or a snapshot without a snapshot store: %w", fault.Unsupported)
 	}
-	if missing := p.Capabilities().Missing(spec.Want); len(missing) > 0 {
-		return "", false, fmt.Errorf("filestore: open: capabilities %v: %w: this provider has %v", missing, fault.Failed, p.Capabilities().Names())
+	if missing := p.capabilities().Missing(spec.Want); len(missing) > 0 {
+		return "", false, fmt.Errorf("filestore: open: capabilities %v: %w: this provider has %v", missing, fault.Failed, p.capabilities().Names())
 	}
 	if err := spec.Policy.Check(fixedTraits()); err != nil {
 		return "", false, fmt.Errorf("filestore: open: %w", err)
@@ -239,7 +244,7 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 	if !driver.ValidID(pl.ID) {
 		return nil, fmt.Errorf("filestore: the payload of the ref is not valid: %w", fault.Failed)
 	}
-	if err := driver.CheckCapabilities(ref, p.Capabilities()); err != nil {
+	if err := driver.CheckCapabilities(ref, p.capabilities()); err != nil {
 		return nil, err
 	}
 	s, err := p.openedStore(ctx)
@@ -294,8 +299,8 @@ func (p *Provider) buildWorkspace(s *store, rec *record) (*driver.Workspace, err
 	}, nil
 }
 
-// HasWorkspaces reports whether the database has a workspace.
-func (p *Provider) HasWorkspaces(ctx context.Context) (bool, error) {
+// hasWorkspaces reports whether the database has a workspace.
+func (p *Provider) hasWorkspaces(ctx context.Context) (bool, error) {
 	if _, err := os.Lstat(dbPath(&p.cfg)); errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
@@ -355,7 +360,7 @@ func (r *record) mayBeDamaged(boot string) bool {
 }
 
 func (w *space) newRef(r *record) (driver.Ref, error) {
-	return driver.NewRef(Kind, refPayload{ID: r.id}, w.p.Capabilities(), r.revision)
+	return driver.NewRef(Kind, refPayload{ID: r.id}, w.p.capabilities(), r.revision)
 }
 
 func encodePolicy(p driver.Policy) (string, error) {

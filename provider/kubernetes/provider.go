@@ -85,12 +85,14 @@ func (p *Provider) Close() error {
 // Kind returns "kubernetes".
 func (p *Provider) Kind() string { return Kind }
 
-// Portable reports that the workspaces are not on this host: every process with the same
-// namespace and instance reaches them.
-func (p *Provider) Portable() bool { return true }
+// Features returns what the provider has besides its workspaces. Every process with the same
+// namespace and instance reaches these.
+func (p *Provider) Features() driver.Features {
+	return driver.Features{Capabilities: p.capabilities(), Portable: true, HasWorkspaces: p.hasWorkspaces}
+}
 
-// Capabilities returns the capabilities of a workspace.
-func (p *Provider) Capabilities() driver.Capabilities {
+// capabilities returns the capabilities of a workspace.
+func (p *Provider) capabilities() driver.Capabilities {
 	caps := capabilities.Clone()
 	if p.cfg.Snapshots != nil {
 		caps[driver.CapSnapshot] = true
@@ -161,8 +163,8 @@ func (p *Provider) checkSpec(spec driver.Spec) (opts options, err error) {
 		opts.Volume = ""
 	}
 	opts.From = spec.From.Snapshot
-	if missing := p.Capabilities().Missing(spec.Want); len(missing) > 0 {
-		return opts, fmt.Errorf("kubernetes: open: capabilities %v: %w: there are only %v", missing, fault.Failed, p.Capabilities().Names())
+	if missing := p.capabilities().Missing(spec.Want); len(missing) > 0 {
+		return opts, fmt.Errorf("kubernetes: open: capabilities %v: %w: there are only %v", missing, fault.Failed, p.capabilities().Names())
 	}
 	return opts, nil
 }
@@ -334,7 +336,7 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 	if err := driver.CheckRevision(ref, st.Revision); err != nil {
 		return nil, err
 	}
-	if err := driver.CheckCapabilities(ref, p.Capabilities()); err != nil {
+	if err := driver.CheckCapabilities(ref, p.capabilities()); err != nil {
 		return nil, err
 	}
 	if err := p.checkFiles(ctx, st); err != nil {
@@ -383,11 +385,11 @@ func (p *Provider) attachWorkspace(st *state, f *proof) (*driver.Workspace, erro
 }
 
 func (p *Provider) newRef(st *state) (driver.Ref, error) {
-	return driver.NewRef(Kind, refPayload{ID: st.ID}, p.Capabilities(), st.Revision)
+	return driver.NewRef(Kind, refPayload{ID: st.ID}, p.capabilities(), st.Revision)
 }
 
-// HasWorkspaces reports whether the instance has a workspace.
-func (p *Provider) HasWorkspaces(ctx context.Context) (bool, error) {
+// hasWorkspaces reports whether the instance has a workspace.
+func (p *Provider) hasWorkspaces(ctx context.Context) (bool, error) {
 	secrets, err := p.listSecrets(ctx)
 	if err != nil {
 		return false, err

@@ -109,7 +109,7 @@ func TestRoleIsWhatIsCalled(t *testing.T) {
 	if err := again.Life.Destroy(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.HasWorkspaces(t.Context()); err != nil {
+	if _, err := p.hasWorkspaces(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.Sweep(t.Context(), nil); err != nil {
@@ -196,7 +196,7 @@ func TestResolveWithoutRights(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ref, err := driver.NewRef(Kind, refPayload{ID: driver.NewID()}, p.Capabilities(), 1)
+		ref, err := driver.NewRef(Kind, refPayload{ID: driver.NewID()}, p.capabilities(), 1)
 		if err != nil {
 			t.Fatal(err)
 		}

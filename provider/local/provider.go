@@ -117,6 +117,14 @@ const DefaultLease = 15 * time.Minute
 // Kind returns "local".
 func (p *Provider) Kind() string { return Kind }
 
+// Close does nothing: the provider runs nothing of its own in this process.
+func (p *Provider) Close() error { return nil }
+
+// Features returns what the provider has besides its workspaces.
+func (p *Provider) Features() driver.Features {
+	return driver.Features{Capabilities: p.capabilities(), OnlyNamed: true, HasWorkspaces: p.store.HasWorkspaces, HostDir: p.store.HostDir, RunningSessions: p.runningSessions}
+}
+
 // Probe creates the root, locks it and opens it.
 func (p *Provider) Probe(ctx context.Context) (driver.Traits, error) {
 	unlock, err := p.store.Lock(ctx)
@@ -175,8 +183,8 @@ func (p *Provider) hostTraits(caps driver.Capabilities) driver.Traits {
 	return t
 }
 
-// Capabilities returns the capabilities of a workspace, unless the spec wants fewer.
-func (p *Provider) Capabilities() driver.Capabilities { return p.capabilitiesFor(nil) }
+// capabilities returns the capabilities of a workspace, unless the spec wants fewer.
+func (p *Provider) capabilities() driver.Capabilities { return p.capabilitiesFor(nil) }
 
 // canRun returns why there are no commands: they require a guest, or run in this process.
 func (p *Provider) canRun() error {
@@ -271,7 +279,7 @@ type refPayload struct {
 // Resolve attaches to the workspace that ref names.
 func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspace, error) {
 	var pl refPayload
-	has := p.Capabilities()
+	has := p.capabilities()
 	has[driver.CapShell] = true // its absence is an error of its own, with the reason
 	m, err := p.store.Resolve(ctx, ref, &pl, &pl.ID, has)
 	if err != nil {
@@ -392,12 +400,6 @@ func (h *handle) destroy(ctx context.Context) error {
 	}
 	return nil
 }
-
-// HostDir returns the directory with the files of a workspace.
-func (p *Provider) HostDir(id string) string { return p.store.Path(id, wsdir.FilesName) }
-
-// HasWorkspaces reports whether the store has a workspace directory.
-func (p *Provider) HasWorkspaces(context.Context) (bool, error) { return p.store.HasWorkspaces() }
 
 // Sweep ends what runs in workspaces that are not in live, and removes their directories and
 // leftovers of crashes. Directories of providers of other kinds stay.

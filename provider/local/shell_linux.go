@@ -142,9 +142,9 @@ func endGuest(ctx context.Context, dir string) error {
 	return supervise.LockAndEnd(ctx, wsdir.Dir{Path: dir, Kind: Kind}, nil)
 }
 
-// RunningSessions lists the sessions that run in a workspace, also in one that no process has
+// runningSessions lists the sessions that run in a workspace, also in one that no process has
 // open. It opens and starts nothing. Without guests it lists those of this process.
-func (p *Provider) RunningSessions(ctx context.Context, id string) ([]driver.SessionInfo, error) {
+func (p *Provider) runningSessions(ctx context.Context, id string) ([]driver.SessionInfo, error) {
 	list, err := p.ownSessions(ctx, id)
 	dir := p.store.Dir(id)
 	rec := supervise.ReadRecord(dir)

@@ -23,7 +23,7 @@ func (p *Provider) newGuestRunner(*wsdir.Handle, *wsdir.State) runner { return n
 
 func endGuest(context.Context, string) error { return nil }
 
-// RunningSessions lists the sessions that run in a workspace that this process has open.
-func (p *Provider) RunningSessions(ctx context.Context, id string) ([]driver.SessionInfo, error) {
+// runningSessions lists the sessions that run in a workspace that this process has open.
+func (p *Provider) runningSessions(ctx context.Context, id string) ([]driver.SessionInfo, error) {
 	return p.ownSessions(ctx, id)
 }

@@ -99,7 +99,7 @@ func TestProcessesEndWithTheLastHandle(t *testing.T) {
 	info, err := s.State(t.Context())
 	must(t, err)
 	must(t, ws.Life.Close(t.Context()))
-	list, err := p.RunningSessions(t.Context(), idOf(t, ws))
+	list, err := p.runningSessions(t.Context(), idOf(t, ws))
 	if err != nil || len(list) != 1 || list[0].ID != s.ID() {
 		t.Errorf("with another handle open there runs %+v, %v", list, err)
 	}

@@ -55,6 +55,14 @@ var _ driver.Provider = (*Provider)(nil)
 // Kind returns "memory".
 func (p *Provider) Kind() string { return Kind }
 
+// Close does nothing: the provider runs nothing of its own in this process.
+func (p *Provider) Close() error { return nil }
+
+// Features returns what the provider has besides its workspaces.
+func (p *Provider) Features() driver.Features {
+	return driver.Features{Capabilities: p.capabilities()}
+}
+
 // Probe returns the traits, which are the same on every host.
 func (p *Provider) Probe(ctx context.Context) (driver.Traits, error) {
 	return fixedTraits(), ctx.Err()
@@ -75,8 +83,8 @@ func fixedTraits() driver.Traits {
 	}
 }
 
-// Capabilities returns the capabilities of a workspace.
-func (p *Provider) Capabilities() driver.Capabilities {
+// capabilities returns the capabilities of a workspace.
+func (p *Provider) capabilities() driver.Capabilities {
 	caps := driver.NewCapabilities(driver.CapFS)
 	if p.Snapshots != nil {
 		caps[driver.CapSnapshot] = true
@@ -145,9 +153,9 @@ func (p *Provider) checkSpec(ctx context.Context, spec driver.Spec, config *Conf
 	if spec.From.Template != "" || spec.From.Snapshot != "" && p.Snapshots == nil {
 		return fmt.Errorf("memory: open %s: a template: %w: workspaces of this provider start empty, or from a snapshot", spec.ID, fault.Unsupported)
 	}
-	if missing := p.Capabilities().Missing(spec.Want); len(missing) > 0 {
+	if missing := p.capabilities().Missing(spec.Want); len(missing) > 0 {
 		return fmt.Errorf("memory: open %s: capabilities %v: %w: %w: this provider has %v",
-			spec.ID, missing, fault.Failed, fault.Unsupported, p.Capabilities().Names())
+			spec.ID, missing, fault.Failed, fault.Unsupported, p.capabilities().Names())
 	}
 	if err := spec.Policy.Check(fixedTraits()); err != nil {
 		return fmt.Errorf("memory: open %s: %w", spec.ID, err)
@@ -173,7 +181,7 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 	if !ok {
 		return nil, fault.WithCause(fmt.Errorf("memory: resolve %s: %w: the files are gone", held.ID, fault.Failed), fault.CauseGone)
 	}
-	if err := errors.Join(t.checkRevision(ref), driver.CheckCapabilities(ref, p.Capabilities())); err != nil {
+	if err := errors.Join(t.checkRevision(ref), driver.CheckCapabilities(ref, p.capabilities())); err != nil {
 		return nil, err
 	}
 	ws, err := t.newHandle()

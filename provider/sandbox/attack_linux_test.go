@@ -178,7 +178,7 @@ func TestAttacksAtEveryLevel(t *testing.T) {
 // everyLevel runs a test at each level that works here, in a workspace that was
 // opened for it.
 func everyLevel(t *testing.T, f func(t *testing.T, p *Provider, level driver.Isolation, ws *driver.Workspace)) {
-	for _, r := range newProvider(t, t.TempDir()).Levels(t.Context()) {
+	for _, r := range newProvider(t, t.TempDir()).levels(t.Context()) {
 		t.Run(string(r.Level), func(t *testing.T) {
 			if !r.Works {
 				t.Skipf("skipped: host: %s: %s", r.Level, r.Reason)
@@ -256,7 +256,7 @@ grep -v -e '^/proc/pressure/' -e '/ns_last_pid$' # anyone may ask for alarms; a 
 // TestNoProgramOfItsOwnerIsLeftBehind: what a workload makes in a directory in
 // place belongs to whose directory it is, and anyone on the host may run it.
 func TestNoProgramOfItsOwnerIsLeftBehind(t *testing.T) {
-	for _, r := range newProvider(t, t.TempDir()).Levels(t.Context()) {
+	for _, r := range newProvider(t, t.TempDir()).levels(t.Context()) {
 		t.Run(string(r.Level), func(t *testing.T) {
 			if !r.Works {
 				t.Skipf("skipped: host: %s: %s", r.Level, r.Reason)

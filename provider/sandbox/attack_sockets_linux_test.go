@@ -23,7 +23,7 @@ import (
 // atEachLevel runs a test at each level that works here, or at the one that is set.
 func atEachLevel(t *testing.T, f func(t *testing.T, p *Provider, level driver.Isolation)) {
 	t.Helper()
-	for _, r := range newProvider(t, t.TempDir()).Levels(t.Context()) {
+	for _, r := range newProvider(t, t.TempDir()).levels(t.Context()) {
 		t.Run(string(r.Level), func(t *testing.T) {
 			if !r.Works {
 				t.Skipf("skipped: host: %s: %s", r.Level, r.Reason)
@@ -345,7 +345,7 @@ func TestUnboundNetlinkIsSaid(t *testing.T) {
 		if memory := traits.Limits[driver.ResourceMemory]; memory.Enforced() && unbound != strings.Contains(memory.By, "netlink sockets are not counted: an old kernel") {
 			t.Errorf("the traits say %+v", memory)
 		}
-		for _, r := range p.Levels(t.Context()) {
+		for _, r := range p.levels(t.Context()) {
 			if r.Level == level && unbound != strings.Contains(strings.Join(r.Lacks, "\n"), "netlink sockets take memory of the host") {
 				t.Errorf("the report says %q", r.Lacks)
 			}

@@ -203,14 +203,5 @@ type cache struct {
 	ReadOnly bool `json:"readOnly,omitempty"`
 }
 
-// A LevelReport says whether a level of isolation works on this host.
-type LevelReport struct {
-	Level  driver.Isolation `json:"level"`
-	Works  bool             `json:"works"`
-	Proof  string           `json:"proof,omitempty"`  // if it works: what was tested
-	Reason string           `json:"reason,omitempty"` // if not: why
-	Lacks  []string         `json:"lacks,omitempty"`  // limitations of the level: what it does not prevent, and what does not work with it
-}
-
 // capabilities are what a workspace has, without snapshots.
 var capabilities = driver.NewCapabilities(driver.CapFS, driver.CapShell)

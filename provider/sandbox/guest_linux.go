@@ -85,9 +85,9 @@ func (p *Provider) adoptGuest(ctx context.Context, dir wsdir.Dir, u *launchSpec)
 	return g, nil
 }
 
-// RunningSessions lists the sessions that run in a workspace, also in one that no process has
+// runningSessions lists the sessions that run in a workspace, also in one that no process has
 // open. It neither starts nor replaces a guest: without one, nothing runs.
-func (p *Provider) RunningSessions(ctx context.Context, id string) ([]driver.SessionInfo, error) {
+func (p *Provider) runningSessions(ctx context.Context, id string) ([]driver.SessionInfo, error) {
 	dir := p.store.Dir(id)
 	rec := supervise.ReadRecord(dir)
 	if rec == nil || !rec.Alive() {

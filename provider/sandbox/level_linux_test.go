@@ -26,7 +26,7 @@ func at(level driver.Isolation) workspacetest.Harness {
 // needLevel skips where the host lacks what a level is made of.
 func needLevel(t *testing.T, level driver.Isolation) {
 	t.Helper()
-	for _, r := range newProvider(t, t.TempDir()).Levels(t.Context()) {
+	for _, r := range newProvider(t, t.TempDir()).levels(t.Context()) {
 		if r.Level == level && !r.Works && r.Level == driver.IsolationGVisor && os.Getenv(runscVar) != "" {
 			t.Fatalf("gVisor is installed and does not work: %s", r.Reason)
 		}
@@ -68,7 +68,7 @@ func TestAttackLevelProcessAsRoot(t *testing.T) {
 }
 
 func TestLevelsSayWhatTheyAreAndWhyNot(t *testing.T) {
-	for _, r := range newProvider(t, t.TempDir()).Levels(t.Context()) {
+	for _, r := range newProvider(t, t.TempDir()).levels(t.Context()) {
 		t.Logf("%+v", r)
 		if r.Works != (r.Reason == "") || r.Works != (r.Proof != "") {
 			t.Errorf("%s: works is %v, proof %q, reason %q", r.Level, r.Works, r.Proof, r.Reason)

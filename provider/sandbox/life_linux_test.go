@@ -117,7 +117,7 @@ func TestGuestIsFoundByTheNextProcess(t *testing.T) {
 	other := newProvider(t, dir)
 	running := func(want ...string) {
 		t.Helper()
-		list, err := other.RunningSessions(t.Context(), idOf(t, ws))
+		list, err := other.runningSessions(t.Context(), idOf(t, ws))
 		var ids []string
 		for _, s := range list {
 			ids = append(ids, s.ID)

@@ -167,18 +167,18 @@ type probe struct {
 	err  error
 }
 
-// Levels tests every level of isolation, whatever earlier processes found, and reports
+// levels tests every level of isolation, whatever earlier processes found, and reports
 // the results.
-func (p *Provider) Levels(ctx context.Context) []LevelReport {
-	var reports []LevelReport
+func (p *Provider) levels(ctx context.Context) []driver.Level {
+	var reports []driver.Level
 	for _, l := range levels {
 		lacks := l.lacks
 		if err := l.netlinkUnbound(p); err != nil {
 			lacks = append(lacks[:len(lacks):len(lacks)], "netlink sockets take memory of the host beyond the memory limit: "+err.Error())
 		}
-		r := LevelReport{Level: l.name, Works: true, Proof: l.proof, Lacks: lacks}
+		r := driver.Level{Level: l.name, Works: true, Proof: l.proof, Lacks: lacks}
 		if err := p.probeLevel(ctx, l, true); err != nil {
-			r = LevelReport{Level: l.name, Reason: err.Error(), Lacks: lacks}
+			r = driver.Level{Level: l.name, Reason: err.Error(), Lacks: lacks}
 		}
 		reports = append(reports, r)
 	}

@@ -85,6 +85,11 @@ func (p *Provider) Close() error {
 // Kind returns "sandbox".
 func (p *Provider) Kind() string { return Kind }
 
+// Features returns what the provider has besides its workspaces.
+func (p *Provider) Features() driver.Features {
+	return driver.Features{Capabilities: p.capabilities(), HasWorkspaces: p.store.HasWorkspaces, HostDir: p.store.HostDir, RunningSessions: p.runningSessions, Levels: p.levels}
+}
+
 // Probe tests the default level of isolation, from inside a guest, and the cgroup limits.
 // Results are cached for the life of this process.
 func (p *Provider) Probe(ctx context.Context) (driver.Traits, error) {
@@ -134,8 +139,8 @@ func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspac
 	return ws.Only(spec.Want), err
 }
 
-// Capabilities returns the capabilities of a workspace.
-func (p *Provider) Capabilities() driver.Capabilities {
+// capabilities returns the capabilities of a workspace.
+func (p *Provider) capabilities() driver.Capabilities {
 	caps := capabilities.Clone()
 	if p.cfg.Snapshots != nil {
 		caps[driver.CapSnapshot] = true
@@ -170,8 +175,8 @@ func (p *Provider) checkSpec(ctx context.Context, spec driver.Spec) (*options, *
 	if err := errors.Join(checkRealDir(spec.Dir), checkMinimums(spec.Policy.Limits)); err != nil {
 		return nil, nil, fmt.Errorf("sandbox: open: %w", err)
 	}
-	if missing := p.Capabilities().Missing(spec.Want); len(missing) > 0 {
-		return nil, nil, fmt.Errorf("sandbox: open: capabilities %v: %w: there are only %v", missing, fault.Failed, p.Capabilities().Names())
+	if missing := p.capabilities().Missing(spec.Want); len(missing) > 0 {
+		return nil, nil, fmt.Errorf("sandbox: open: capabilities %v: %w: there are only %v", missing, fault.Failed, p.capabilities().Names())
 	}
 	l, err := p.checkPolicy(ctx, spec.Policy)
 	if err == nil {
@@ -404,7 +409,7 @@ type refPayload struct {
 // Resolve attaches to the workspace that ref names.
 func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspace, error) {
 	var pl refPayload
-	m, err := p.store.Resolve(ctx, ref, &pl, &pl.ID, p.Capabilities())
+	m, err := p.store.Resolve(ctx, ref, &pl, &pl.ID, p.capabilities())
 	if err != nil {
 		return nil, err
 	}
@@ -470,7 +475,7 @@ func (p *Provider) attachWorkspace(ctx context.Context, m *wsdir.State) (*driver
 }
 
 func (p *Provider) newRef(m *wsdir.State) (driver.Ref, error) {
-	return driver.NewRef(Kind, refPayload{ID: m.ID}, p.Capabilities(), m.Revision)
+	return driver.NewRef(Kind, refPayload{ID: m.ID}, p.capabilities(), m.Revision)
 }
 
 func (p *Provider) workspaceTraits(l *level, m *wsdir.State, opts options) driver.Traits {
@@ -483,12 +488,6 @@ func (p *Provider) workspaceTraits(l *level, m *wsdir.State, opts options) drive
 	t.Damaged = p.store.Damaged(m)
 	return t
 }
-
-// HostDir returns the directory with the files of a workspace.
-func (p *Provider) HostDir(id string) string { return p.store.Path(id, wsdir.FilesName) }
-
-// HasWorkspaces reports whether the store has a workspace directory.
-func (p *Provider) HasWorkspaces(context.Context) (bool, error) { return p.store.HasWorkspaces() }
 
 // Sweep ends the guests of workspaces that are not in live, and removes their directories,
 // stale cgroups, unused layers and other leftovers of crashes. Directories of providers of

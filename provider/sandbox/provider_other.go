@@ -19,7 +19,10 @@ func New(*Config) (*Provider, error) {
 	return &Provider{wsdir.Unsupported{Name: Kind, Reason: notLinux}}, nil
 }
 
-// Levels reports that no level works here.
-func (*Provider) Levels(context.Context) []LevelReport {
-	return []LevelReport{{Level: driver.IsolationNamespaces, Reason: notLinux}}
+// Features has the levels.
+func (p *Provider) Features() driver.Features { return driver.Features{Levels: p.levels} }
+
+// levels reports that no level works here.
+func (*Provider) levels(context.Context) []driver.Level {
+	return []driver.Level{{Level: driver.IsolationNamespaces, Reason: notLinux}}
 }

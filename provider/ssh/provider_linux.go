@@ -115,8 +115,13 @@ func machineTraits() driver.Traits {
 	return t
 }
 
-// Capabilities returns the capabilities of a workspace.
-func (p *Provider) Capabilities() driver.Capabilities { return p.remote.Capabilities() }
+// Close does nothing: the provider runs nothing of its own in this process.
+func (p *Provider) Close() error { return nil }
+
+// Features returns what the provider has besides its workspaces.
+func (p *Provider) Features() driver.Features {
+	return driver.Features{Capabilities: p.remote.Capabilities(), OnlyNamed: true, HasWorkspaces: p.store.HasWorkspaces}
+}
 
 // Open creates the workspace spec.ID or returns it if it exists.
 func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspace, error) {
@@ -196,9 +201,6 @@ func (p *Provider) findMachine(dir string) (remote.Machine, error) {
 func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspace, error) {
 	return p.remote.Resolve(ctx, ref)
 }
-
-// HasWorkspaces reports whether the store has a workspace directory.
-func (p *Provider) HasWorkspaces(context.Context) (bool, error) { return p.store.HasWorkspaces() }
 
 // Sweep removes workspaces that are not in live, here and on their machines, and leftovers of
 // crashes.

@@ -14,6 +14,9 @@ type Provider interface {
 	// Ref.Provider.
 	Kind() string
 
+	// Features returns what the provider has besides its workspaces.
+	Features() Features
+
 	// Probe detects what the provider can enforce on this host, by trying it. An
 	// error means that the provider can't work on this host, and says why.
 	Probe(ctx context.Context) (Traits, error)
@@ -36,53 +39,63 @@ type Provider interface {
 	// live is complete: no Open runs at the same time. Sweep never touches what the
 	// provider did not create. Sweep is idempotent.
 	Sweep(ctx context.Context, live []string) error
+
+	// Close ends what the provider runs in this process, after the last of its workspaces is
+	// closed. The workspaces stay.
+	Close() error
 }
 
-// A CapabilityReporter is an optional interface of a provider or its decorator. It
-// reports which capabilities workspaces of the provider have before one is opened, so
-// that a program can choose a provider by capability.
-type CapabilityReporter interface {
-	// Capabilities returns what Open builds for a Spec without Config.
-	Capabilities() Capabilities
+// Features are what a program asks of a provider besides workspaces, before one is opened. The zero
+// value has nothing: a provider sets what it has, and a decorator changes what it adds.
+type Features struct {
+	// Capabilities are what Open builds for a Spec without Config; nil is not known. A program
+	// chooses a provider by them.
+	Capabilities Capabilities
+
+	// OnlyNamed keeps the provider out of every choice: it is used only where it is named,
+	// whatever its traits, because its commands or files are not on this host or not isolated.
+	OnlyNamed bool
+
+	// Portable says that the workspaces are not on this host, so every process with the same
+	// configuration reaches them. In a cluster of servers another one takes them over when theirs is
+	// lost, and one sweeps for all. Other workspaces are bound to the host on which they were opened.
+	Portable bool
+
+	// ReplacesBuiltIn says that a program uses this provider instead of its own of the same kind.
+	ReplacesBuiltIn bool
+
+	// HasWorkspaces reports whether Sweep with an empty live set would remove a workspace. It
+	// creates nothing. A program with a new or wrong database calls it before Sweep, so that it does
+	// not delete workspaces which another database lists. nil: no workspace outlives the process.
+	HasWorkspaces func(ctx context.Context) (bool, error)
+
+	// HostDir returns the directory of this host with the files of the workspace with the given id,
+	// also before it is opened; nil: there is none. A workspace in place, or one over a template, has
+	// others.
+	HostDir func(id string) string
+
+	// RunningSessions lists the sessions that run in a workspace, also in one that no process has
+	// open. It opens and starts nothing; nil: that is not known.
+	RunningSessions func(ctx context.Context, id string) ([]SessionInfo, error)
+
+	// Levels says which levels of isolation work on this host; nil: there is at most one, that of Probe.
+	Levels func(ctx context.Context) []Level
+
+	// Reserve returns the id of a workspace that was created in advance and matches spec, whose id is
+	// empty, or "". The registry calls it before it makes a new id; Open with a reserved id returns
+	// that workspace, and Release returns an id that will not be opened. nil: nothing is created in
+	// advance.
+	Reserve func(spec Spec) string
+	Release func(id string)
 }
 
-// A Reserver is an optional interface of a provider or its decorator: a pool of
-// workspaces that were created in advance. The registry calls Reserve before it makes
-// a new id; Open with a reserved id returns the pooled workspace.
-type Reserver interface {
-	// Reserve returns the id of a pooled workspace that matches spec, whose id
-	// is empty. It returns "" if the pool has no such workspace.
-	Reserve(spec Spec) string
-
-	// Release returns a reserved id that will not be opened to the pool.
-	Release(id string)
-}
-
-// A Persistent is an optional interface of a provider or its decorator: its workspaces
-// outlive the process. A program with a new or wrong database calls HasWorkspaces
-// before Sweep, so that it does not delete workspaces which another database lists. A
-// provider without this interface is assumed to keep nothing.
-type Persistent interface {
-	// HasWorkspaces reports whether Sweep with an empty live set would remove a
-	// workspace. It creates nothing.
-	HasWorkspaces(ctx context.Context) (bool, error)
-}
-
-// A Portable is an optional interface of a provider or its decorator: its workspaces are not on
-// this host, so every process with the same configuration reaches them. In a cluster of servers
-// another one takes them over when theirs is lost, and one sweeps for all. The workspaces of a
-// provider without this interface are bound to the host on which they were opened.
-type Portable interface {
-	// Portable reports whether the workspaces are not bound to this host.
-	Portable() bool
-}
-
-// HostDirs is an optional interface of a provider whose workspaces are directories of this
-// host: for programs that read the files beside the workspace's own API.
-type HostDirs interface {
-	// HostDir returns the directory with the files of the workspace with the given id, also
-	// before it is opened. A workspace in place, or one over a template, has others.
-	HostDir(id string) string
+// A Level says whether a level of isolation works on this host.
+type Level struct {
+	Level  Isolation
+	Works  bool
+	Proof  string   // what was tried, where it works
+	Reason string   // why it does not work, where it does not
+	Lacks  []string // limitations: what it does not prevent, and what does not work with it
 }
 
 // Find returns the outermost provider that is a T: p, or a provider that p wraps

@@ -188,12 +188,9 @@ func capsWrapped(t testing.TB, e *Env) {
 // workspace.
 func capsAnnounced(t testing.TB, e *Env) {
 	p := e.open(t)
-	capable, ok := driver.Find[driver.CapabilityReporter](e.sharedProvider(t))
-	if !ok {
-		return // it reports nothing
-	}
-	if said, has := capable.Capabilities(), p.d.Built(); !said.Equal(has) {
-		t.Errorf("Capabilities() = %v, and a workspace has %v", said.Names(), has.Names())
+	said, has := e.sharedProvider(t).Features().Capabilities, p.d.Built()
+	if said != nil && !said.Equal(has) {
+		t.Errorf("Features().Capabilities = %v, and a workspace has %v", said.Names(), has.Names())
 	}
 }
 

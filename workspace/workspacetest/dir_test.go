@@ -81,6 +81,10 @@ type dirPayload struct {
 
 func (p *dirs) Kind() string { return dirKind }
 
+func (p *dirs) Features() driver.Features { return driver.Features{} }
+
+func (p *dirs) Close() error { return nil }
+
 func (p *dirs) Probe(context.Context) (driver.Traits, error) {
 	no := driver.Enforcement{Reason: "there are no processes"}
 	return driver.Traits{

@@ -131,11 +131,11 @@ func sweepRemoves(t testing.TB, e *Env) {
 
 // wantHas checks HasWorkspaces of a provider whose workspaces outlive the process.
 func wantHas(t testing.TB, e *Env, want bool) {
-	p, ok := driver.Find[driver.Persistent](e.sharedProvider(t))
-	if !ok {
+	has := e.sharedProvider(t).Features().HasWorkspaces
+	if has == nil {
 		return
 	}
-	got, err := p.HasWorkspaces(t.Context())
+	got, err := has(t.Context())
 	wantNil(t, "HasWorkspaces", err)
 	if got != want {
 		t.Errorf("HasWorkspaces = %v, want %v", got, want)

@@ -24,7 +24,7 @@ import (
 //
 // It is safe for concurrent use, and a plan may be replaced at any time.
 type Scripted struct {
-	base driver.Provider
+	driver.Provider
 
 	mu     sync.Mutex
 	plans  map[string]Plan
@@ -46,7 +46,7 @@ type Plan struct {
 // NewScripted returns a provider that passes every call to base until a script
 // changes that.
 func NewScripted(base driver.Provider) *Scripted {
-	return &Scripted{base: base, plans: map[string]Plan{}, counts: map[string]int{}, evict: map[int]bool{}}
+	return &Scripted{Provider: base, plans: map[string]Plan{}, counts: map[string]int{}, evict: map[int]bool{}}
 }
 
 // On sets the plan for a verb: "probe", "open", "resolve", "sweep", "close",
@@ -149,16 +149,13 @@ func (p Plan) waitGate(ctx context.Context) error {
 	}
 }
 
-// Kind implements driver.Provider.
-func (s *Scripted) Kind() string { return s.base.Kind() }
-
 // Probe implements driver.Provider.
 func (s *Scripted) Probe(ctx context.Context) (driver.Traits, error) {
 	before, after := s.applyPlans(ctx, "probe")
 	if before != nil {
 		return driver.Traits{}, before
 	}
-	traits, err := s.base.Probe(ctx)
+	traits, err := s.Provider.Probe(ctx)
 	return traits, firstError(err, after)
 }
 
@@ -168,7 +165,7 @@ func (s *Scripted) Open(ctx context.Context, spec driver.Spec) (*driver.Workspac
 	if before != nil {
 		return nil, before
 	}
-	d, err := s.base.Open(ctx, spec)
+	d, err := s.Provider.Open(ctx, spec)
 	return s.wrapWorkspace(d, firstError(err, after))
 }
 
@@ -178,7 +175,7 @@ func (s *Scripted) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 	if before != nil {
 		return nil, before
 	}
-	d, err := s.base.Resolve(ctx, ref)
+	d, err := s.Provider.Resolve(ctx, ref)
 	return s.wrapWorkspace(d, firstError(err, after))
 }
 
@@ -188,7 +185,7 @@ func (s *Scripted) Sweep(ctx context.Context, live []string) error {
 	if before != nil {
 		return before
 	}
-	return firstError(s.base.Sweep(ctx, live), after)
+	return firstError(s.Provider.Sweep(ctx, live), after)
 }
 
 func firstError(errs ...error) error {

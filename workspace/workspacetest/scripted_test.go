@@ -64,7 +64,7 @@ func TestScriptedOpen(t *testing.T) {
 	if _, err := s.Open(t.Context(), other); fault.Of(err) != fault.Failed {
 		t.Errorf("got %v, want Failed", err)
 	}
-	if left := leftovers(t, s.base.(*dirs).dir); len(left) != 2 {
+	if left := leftovers(t, s.Provider.(*dirs).dir); len(left) != 2 {
 		t.Errorf("there are %q, want the workspace whose Open had its effect and failed, too", left)
 	}
 }

@@ -10,13 +10,9 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/daemon/config"
+	"github.com/croft-run/croft/provider/all"
 	"github.com/croft-run/croft/workspace/driver"
 )
-
-// defaultOrder is the order in which auto tries providers without defaults.prefer in
-// the configuration: the best isolation first, the provider without persistence last.
-// Others, such as local, are used only where they are named.
-var defaultOrder = []string{"sandbox", "docker", "filestore", "memory"}
 
 // chooseProvider returns the name of the first provider that satisfies the spec:
 // isolation, limits, network, durability, capabilities, and persistence if requested.
@@ -45,19 +41,17 @@ func (s *System) chooseProvider(ctx context.Context, spec driver.Spec) (string, 
 	return "", fmt.Errorf("app: choose a provider: %w: no provider satisfies the policy; change it, or name a provider:\n%w", fault.Unsupported, errors.Join(reasons...))
 }
 
-// candidateProviders lists the names of providers, best first.
+// candidateProviders lists the names of providers, best first: those of defaults.prefer in the
+// configuration, else all but those that are used only where they are named, in the order of provider/all.
 func (s *System) candidateProviders() []string {
 	if names := s.settings().Defaults.Prefer; len(names) > 0 {
 		return names
 	}
-	kinds := slices.DeleteFunc(s.Mux.Kinds(), func(kind string) bool { return config.OnlyNamed(kind) })
-	rank := func(kind string) int {
-		if i := slices.Index(defaultOrder, kind); i >= 0 {
-			return i
-		}
-		return len(defaultOrder)
-	}
-	slices.SortStableFunc(kinds, func(a, b string) int { return rank(a) - rank(b) })
+	kinds := slices.DeleteFunc(s.Mux.Kinds(), func(kind string) bool {
+		p, err := s.Mux.Provider(kind)
+		return err != nil || p.Features().OnlyNamed
+	})
+	slices.SortStableFunc(kinds, func(a, b string) int { return all.Rank(a) - all.Rank(b) })
 	return kinds
 }
 
@@ -83,8 +77,8 @@ func (s *System) checkProvider(ctx context.Context, kind string, spec driver.Spe
 	if filepath.IsAbs(spec.From.Template) && traits.CopyOnWrite == "" {
 		return fmt.Errorf("a template: %w: its workspaces start empty", fault.Unsupported)
 	}
-	if has, ok := driver.Find[driver.CapabilityReporter](p); ok {
-		if missing := has.Capabilities().Missing(spec.Want); len(missing) > 0 {
+	if has := p.Features().Capabilities; has != nil {
+		if missing := has.Missing(spec.Want); len(missing) > 0 {
 			return fmt.Errorf("capabilities: %w: it lacks %s", fault.Unsupported, joinCapabilities(missing))
 		}
 	}

@@ -109,8 +109,7 @@ func (s *System) nodeName() string {
 // poolEnabled returns the function that says whether this process keeps workspaces of a provider
 // warm. Of those that every replica reaches, the leader of the cluster does: it sweeps for all.
 func (s *System) poolEnabled(p driver.Provider) func() bool {
-	portable, ok := driver.Find[driver.Portable](p)
-	if s.settings().Cluster.Advertise == "" || !ok || !portable.Portable() {
+	if s.settings().Cluster.Advertise == "" || !p.Features().Portable {
 		return nil
 	}
 	return func() bool { return s.Registry != nil && s.Registry.Leads() }

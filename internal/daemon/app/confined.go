@@ -24,12 +24,12 @@ func (s *System) confinedCheck(ctx context.Context) func(kind string) error {
 		if _, ok := known.Load(kind); ok {
 			return nil
 		}
-		if config.OnlyNamed(kind) {
-			return config.NotOffered(kind)
-		}
 		p, err := s.Mux.Provider(kind)
 		if err != nil {
 			return err
+		}
+		if p.Features().OnlyNamed {
+			return config.NotOffered(kind)
 		}
 		ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 		defer cancel()
@@ -48,11 +48,7 @@ func (s *System) confinedCheck(ctx context.Context) func(kind string) error {
 // runsNothing reports whether a provider has no commands: nothing but files, their snapshots, and scripts
 // in an isolate. One that does not say what it has may have any.
 func runsNothing(p driver.Provider) bool {
-	has, ok := driver.Find[driver.CapabilityReporter](p)
-	if !ok {
-		return false
-	}
-	caps := has.Capabilities()
+	caps := p.Features().Capabilities
 	for c, on := range caps {
 		if on && c != driver.CapFS && c != driver.CapSnapshot && c != driver.CapScript {
 			return false

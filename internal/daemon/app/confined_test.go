@@ -36,7 +36,7 @@ func (p *madeUp) Open(ctx context.Context, spec driver.Spec) (*driver.Workspace,
 	return ws, err
 }
 
-func (p *madeUp) Capabilities() driver.Capabilities { return p.caps }
+func (p *madeUp) Features() driver.Features { return driver.Features{Capabilities: p.caps} }
 
 // TestOnlyWhatIsolatesIsOffered: a server offers a provider that nobody has listed only if its traits say
 // that it isolates commands, or if it has none; and all that the configuration names.

@@ -66,7 +66,7 @@ func harness(kind string) workspacetest.Harness {
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(p.Close)
+			t.Cleanup(p.Client.Close)
 			return p
 		},
 		Leftovers: leftovers,

@@ -123,9 +123,8 @@ func (g *dataDirOwner) isHere(kind string) bool {
 	if at < 0 {
 		return false
 	}
-	_, lasts := driver.Find[driver.Persistent](g.providers[at])
-	portable, ok := driver.Find[driver.Portable](g.providers[at])
-	return lasts && (!ok || !portable.Portable())
+	f := g.providers[at].Features()
+	return f.HasWorkspaces != nil && !f.Portable
 }
 
 // LockShared adds the store to the owners and takes the lock shared.
@@ -201,11 +200,11 @@ func (g *dataDirOwner) claim(ctx context.Context, store string) ([]string, error
 // hasWorkspaces reports whether any provider has a workspace.
 func (g *dataDirOwner) hasWorkspaces(ctx context.Context) (bool, error) {
 	for _, p := range g.providers {
-		persistent, ok := driver.Find[driver.Persistent](p)
-		if !ok {
+		holds := p.Features().HasWorkspaces
+		if holds == nil {
 			continue
 		}
-		if has, err := persistent.HasWorkspaces(ctx); err != nil || has {
+		if has, err := holds(ctx); err != nil || has {
 			return has, hostError("look for workspaces of kind "+p.Kind(), err)
 		}
 	}

@@ -158,7 +158,9 @@ type lasting struct {
 
 func (*lasting) Kind() string { return "lasting" }
 
-func (p *lasting) HasWorkspaces(context.Context) (bool, error) { return p.has, p.err }
+func (p *lasting) Features() driver.Features {
+	return driver.Features{HasWorkspaces: func(context.Context) (bool, error) { return p.has, p.err }}
+}
 
 // TestEveryProviderIsAsked: what a provider of another module keeps is not swept by a
 // store that does not know it.

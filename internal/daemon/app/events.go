@@ -11,9 +11,7 @@ import (
 	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/internal/daemon/config"
 	"github.com/croft-run/croft/internal/server/rest"
-	"github.com/croft-run/croft/provider/sandbox"
 	"github.com/croft-run/croft/registry"
-	"github.com/croft-run/croft/workspace/driver"
 )
 
 // recentEvents is how many events are kept for clients that reconnect.
@@ -205,19 +203,13 @@ func (s *System) isolationLevels(ctx context.Context) []rest.Level {
 		if err != nil {
 			continue // it was removed meanwhile
 		}
-		for _, r := range providerLevels(ctx, p) {
+		levels := p.Features().Levels
+		if levels == nil {
+			continue
+		}
+		for _, r := range levels(ctx) {
 			out = append(out, rest.Level{Provider: kind, Level: r.Level, Works: r.Works, Proof: r.Proof, Reason: r.Reason, Lacks: r.Lacks})
 		}
 	}
 	return out
-}
-
-func providerLevels(ctx context.Context, p driver.Provider) []sandbox.LevelReport {
-	type levelled interface {
-		Levels(ctx context.Context) []sandbox.LevelReport
-	}
-	if l, ok := driver.Find[levelled](p); ok {
-		return l.Levels(ctx)
-	}
-	return nil
 }

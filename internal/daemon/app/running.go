@@ -9,15 +9,12 @@ import (
 // RunningSessions lists the sessions that run in a workspace, also in one that no process has
 // open. It opens and starts nothing; the sessions of a provider that can't do so are not listed.
 func (s *System) RunningSessions(ctx context.Context, kind, id string) ([]driver.SessionInfo, error) {
-	type lister interface {
-		RunningSessions(ctx context.Context, id string) ([]driver.SessionInfo, error)
-	}
 	p, err := s.Mux.Provider(kind)
 	if err != nil {
 		return nil, err
 	}
-	if l, ok := driver.Find[lister](p); ok {
-		return l.RunningSessions(ctx, id)
+	if list := p.Features().RunningSessions; list != nil {
+		return list(ctx, id)
 	}
 	return nil, nil
 }

@@ -43,7 +43,7 @@ func TestRemoteOverShell(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(p.Close)
+			t.Cleanup(p.Client.Close)
 			return p
 		},
 	})

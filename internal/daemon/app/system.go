@@ -50,8 +50,8 @@ type Config struct {
 	DataDir  string         // "" is that of Settings, else DefaultDataDir
 	Settings *config.Config // the configuration; nil is config.Default
 	StoreURL string         // "" is that of Settings, else SQLite in the data directory
-	// Providers are used in addition to those of provider/all. One with a method
-	// ReplacesBuiltIn is used instead of the one of its kind.
+	// Providers are used in addition to those of provider/all. One whose feature
+	// ReplacesBuiltIn is set is used instead of the one of its kind.
 	Providers []driver.Provider
 	Token     string          // "" is the one of the data directory
 	Hosts     []string        // allowed names in the Host header, in addition to those of Settings
@@ -335,7 +335,7 @@ func (s *System) openProviders(ctx context.Context, cfg Config) ([]driver.Provid
 		return nil, err
 	}
 	for _, p := range cfg.Providers {
-		if _, ok := p.(interface{ ReplacesBuiltIn() }); ok {
+		if p.Features().ReplacesBuiltIn {
 			providers = slices.DeleteFunc(providers, func(own driver.Provider) bool { return own.Kind() == p.Kind() })
 		}
 		if u, ok := p.(snapshot.Configurable); ok {
@@ -348,9 +348,7 @@ func (s *System) openProviders(ctx context.Context, cfg Config) ([]driver.Provid
 	providers = append(providers, cfg.Providers...)
 	seen := map[string]bool{}
 	for _, p := range providers {
-		if c, ok := p.(io.Closer); ok {
-			s.open = append(s.open, c)
-		}
+		s.open = append(s.open, p)
 	}
 	engine := &isolate.Engine{Cache: filepath.Join(s.Dir, "cache", "script")}
 	s.open = append(s.open, closerFunc(func() error { return engine.Close(context.WithoutCancel(ctx)) }))

@@ -186,7 +186,7 @@ func TestSweepKnowsItsOwn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(p.Close)
+		t.Cleanup(p.Client.Close)
 		id := driver.NewID()
 		if _, err := p.Open(t.Context(), driver.Spec{ID: id, Kind: "remote"}); err != nil {
 			t.Fatal(err)

@@ -59,10 +59,11 @@ func macProviders() []driver.Provider {
 // replacing is used instead of Croft's own provider of its kind.
 type replacing struct{ driver.Provider }
 
-func (replacing) ReplacesBuiltIn() {}
-
-// Unwrap lets driver.Find find what the provider can do.
-func (r replacing) Unwrap() driver.Provider { return r.Provider }
+func (r replacing) Features() driver.Features {
+	f := r.Provider.Features()
+	f.ReplacesBuiltIn = true
+	return f
+}
 
 // SetSnapshots implements snapshot.Configurable.
 func (r replacing) SetSnapshots(store *snapshot.Store) {
@@ -78,6 +79,8 @@ var errNotLinux = fmt.Errorf("sandbox: %w: this system is not Linux", fault.Unsu
 
 func (noSandbox) Kind() string                                 { return "sandbox" }
 func (noSandbox) Probe(context.Context) (driver.Traits, error) { return driver.Traits{}, errNotLinux }
+func (noSandbox) Features() driver.Features                    { return driver.Features{} }
+func (noSandbox) Close() error                                 { return nil }
 func (noSandbox) Sweep(context.Context, []string) error        { return nil }
 func (noSandbox) Open(context.Context, driver.Spec) (*driver.Workspace, error) {
 	return nil, errNotLinux

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/croft-run/croft/client"
-	"github.com/croft-run/croft/internal/daemon/config"
+	"github.com/croft-run/croft/provider/all"
 )
 
 type wsListOptions struct {
@@ -64,7 +64,7 @@ func (a *command) wsList(ctx context.Context, opts wsListOptions) error {
 
 // kindText is a kind in a table. Of a kind that nothing isolates, or nobody knows, it says so.
 func kindText(kind string) string {
-	switch isolates, known := config.Isolates(kind); {
+	switch isolates, known := all.Isolates(kind); {
 	case !known:
 		return kind + " (isolation unknown)"
 	case !isolates:

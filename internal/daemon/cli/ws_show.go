@@ -11,6 +11,7 @@ import (
 
 	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/internal/daemon/config"
+	"github.com/croft-run/croft/provider/all"
 	"github.com/croft-run/croft/registry"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -35,7 +36,7 @@ func (a *command) wsShowCommand() *cobra.Command {
 // isolationRows show the policy, and the provider's traits where they are known.
 func isolationRows(ws client.Workspace) [][]string {
 	isolation := "the provider's default"
-	if isolates, known := config.Isolates(ws.Kind); !known {
+	if isolates, known := all.Isolates(ws.Kind); !known {
 		isolation = "not known before it is used: the provider decides"
 	} else if !isolates {
 		isolation = "none: nothing isolates its commands from their host"

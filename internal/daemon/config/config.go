@@ -284,27 +284,6 @@ func (c *Config) Provider(name string) (kind string, options json.RawMessage, er
 	return kind, options, nil
 }
 
-// Kinds of Croft's own providers. Whether a server offers a kind is decided by the traits of its provider
-// (package app); unisolatedKinds and elsewhereKinds are used only where they are named, without a look
-// at their traits. A kind that is in no list is not taken for isolated.
-var (
-	unisolatedKinds = []string{"local", "ssh"}                                           // commands run as a user of a host
-	elsewhereKinds  = []string{"e2b"}                                                    // files are on a server of others
-	isolatedKinds   = []string{"sandbox", "docker", "kubernetes", "memory", "filestore"} // the last two run no commands
-)
-
-// Isolates reports whether something isolates the commands of a kind; known is false for the kind of a
-// provider that is not Croft's own.
-func Isolates(kind string) (isolates, known bool) {
-	isolates = slices.Contains(isolatedKinds, kind) || slices.Contains(elsewhereKinds, kind)
-	return isolates, isolates || slices.Contains(unisolatedKinds, kind)
-}
-
-// OnlyNamed reports whether a kind is used only where it is named, whatever its traits.
-func OnlyNamed(kind string) bool {
-	return slices.Contains(unisolatedKinds, kind) || slices.Contains(elsewhereKinds, kind)
-}
-
 // CheckOffered refuses a provider, by its name, that clients of a server may not use. Of the kinds that
 // are not named, confined returns an error for those that may not be offered.
 func (c *Config) CheckOffered(name string, confined func(kind string) error) error {

@@ -161,8 +161,11 @@ func (s *Store) Files(m *State) string {
 	if m.Dir != "" {
 		return m.Real
 	}
-	return s.Path(m.ID, FilesName)
+	return s.HostDir(m.ID)
 }
+
+// HostDir returns the directory of a workspace's files that is not in place.
+func (s *Store) HostDir(id string) string { return s.Path(id, FilesName) }
 
 // Read reads the state of a workspace. The error is fs.ErrNotExist if there is no workspace
 // directory, and otherwise that of Dir.Read.

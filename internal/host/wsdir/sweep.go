@@ -35,7 +35,7 @@ func (s *Store) Sweep(ctx context.Context, live []string, end func(ctx context.C
 
 // HasWorkspaces reports whether the root has a directory of a workspace of this kind, also
 // one that is new or dead.
-func (s *Store) HasWorkspaces() (bool, error) {
+func (s *Store) HasWorkspaces(context.Context) (bool, error) {
 	entries, err := os.ReadDir(s.root)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil

@@ -23,6 +23,9 @@ func (u Unsupported) unsupported(verb string) error {
 // Kind returns the kind.
 func (u Unsupported) Kind() string { return u.Name }
 
+// Features has none.
+func (u Unsupported) Features() driver.Features { return driver.Features{} }
+
 // Probe fails.
 func (u Unsupported) Probe(context.Context) (driver.Traits, error) {
 	return driver.Traits{}, u.unsupported("probe")

@@ -16,6 +16,8 @@ type oddProvider struct {
 }
 
 func (p *oddProvider) Kind() string                          { return "odd" }
+func (p *oddProvider) Features() driver.Features             { return driver.Features{} }
+func (p *oddProvider) Close() error                          { return nil }
 func (p *oddProvider) Sweep(context.Context, []string) error { return nil }
 func (p *oddProvider) Resolve(_ context.Context, ref driver.Ref) (*driver.Workspace, error) {
 	return p.build(ref)

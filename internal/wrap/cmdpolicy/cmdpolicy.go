@@ -8,7 +8,6 @@ package cmdpolicy
 
 import (
 	"context"
-	"io"
 
 	"github.com/croft-run/croft/internal/host/cmdpolicy"
 	"github.com/croft-run/croft/workspace/driver"
@@ -50,12 +49,4 @@ func (p *Provider) wrapWorkspace(ws *driver.Workspace, err error) (*driver.Works
 	out := *ws
 	out.Shell = p.policy.Module(ws.Shell)
 	return &out, nil
-}
-
-// Close closes the wrapped provider, if it has a Close.
-func (p *Provider) Close() error {
-	if c, ok := p.Provider.(io.Closer); ok {
-		return c.Close()
-	}
-	return nil
 }

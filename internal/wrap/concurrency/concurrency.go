@@ -8,7 +8,6 @@ package concurrency
 import (
 	"context"
 	"fmt"
-	"io"
 	"sync"
 
 	"github.com/croft-run/croft/fault"
@@ -113,14 +112,6 @@ func (p *Provider) wrapWorkspace(ws *driver.Workspace, err error) (*driver.Works
 	}
 	out.Shell = &shell
 	return &out, nil
-}
-
-// Close closes the wrapped provider, if it has a Close.
-func (p *Provider) Close() error {
-	if c, ok := p.Provider.(io.Closer); ok {
-		return c.Close()
-	}
-	return nil
 }
 
 // A limitedStarter is a driver.Starter whose commands are limited.

@@ -16,7 +16,6 @@ package interpreters
 import (
 	"context"
 	"errors"
-	"io"
 	"maps"
 
 	"github.com/croft-run/croft/interp/isolate"
@@ -43,28 +42,16 @@ func Wrap(p driver.Provider, cfg Config) *Provider { return &Provider{Provider: 
 // Unwrap returns the wrapped provider.
 func (p *Provider) Unwrap() driver.Provider { return p.Provider }
 
-// Close closes the wrapped provider, if it has a Close.
-func (p *Provider) Close() error {
-	if c, ok := p.Provider.(io.Closer); ok {
-		return c.Close()
-	}
-	return nil
-}
-
-// Capabilities adds our modules to the capabilities of the wrapped provider; nil if
-// that reports none.
-func (p *Provider) Capabilities() driver.Capabilities {
-	inner, ok := driver.Find[driver.CapabilityReporter](p.Provider)
-	if !ok {
-		return nil
-	}
-	caps := inner.Capabilities()
+// Features adds our modules to the capabilities of the wrapped provider, if it reports any.
+func (p *Provider) Features() driver.Features {
+	f := p.Provider.Features()
+	f.Capabilities = f.Capabilities.Clone()
 	for ours, from := range basis {
-		if caps.Has(from) {
-			caps[ours] = true
+		if f.Capabilities.Has(from) {
+			f.Capabilities[ours] = true
 		}
 	}
-	return caps
+	return f
 }
 
 // basis is the module that each of our modules needs.

@@ -9,7 +9,6 @@ package limit
 import (
 	"context"
 	"fmt"
-	"io"
 	"strings"
 	"sync"
 	"time"
@@ -65,14 +64,6 @@ func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspac
 // Resolve attaches to the workspace if the bound allows it.
 func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspace, error) {
 	return p.openWithSlot(ctx, func() (*driver.Workspace, error) { return p.Provider.Resolve(ctx, ref) })
-}
-
-// Close closes the wrapped provider, if it has a Close.
-func (p *Provider) Close() error {
-	if c, ok := p.Provider.(io.Closer); ok {
-		return c.Close()
-	}
-	return nil
 }
 
 // openWithSlot takes a slot for a handle, until the handle is closed or destroyed.

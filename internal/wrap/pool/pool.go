@@ -9,7 +9,7 @@
 // refilling would slow requests down.
 //
 // The registry owns identity, and a pool can't change the id of a workspace. So the
-// registry calls the pool before it makes an id (driver.Reserver), and gets the id of
+// registry calls the pool before it makes an id (driver.Features), and gets the id of
 // a pooled workspace. Opening that id returns the pooled workspace.
 //
 // A pooled workspace is in no registry, so a sweep would remove it. Each has a file
@@ -22,7 +22,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"slices"
 	"sync"
@@ -114,6 +113,13 @@ func Wrap(ctx context.Context, p driver.Provider, opts Options) (*Provider, erro
 
 // Unwrap returns the wrapped provider.
 func (p *Provider) Unwrap() driver.Provider { return p.Provider }
+
+// Features adds the pool to the features of the wrapped provider.
+func (p *Provider) Features() driver.Features {
+	f := p.Provider.Features()
+	f.Reserve, f.Release = p.Reserve, p.Release
+	return f
+}
 
 // keyOf returns the shape of a spec, or "" if it can't be pooled: a directory in
 // place is unique, and a snapshot has an owner unless any session may use it, as that of
@@ -252,14 +258,10 @@ func (p *Provider) closeUnrecorded(live []string) {
 	}
 }
 
-// Close destroys the pooled workspaces, and closes the wrapped provider, if it has a
-// Close.
+// Close destroys the pooled workspaces, and closes the wrapped provider.
 func (p *Provider) Close() error {
 	p.Drain()
-	if c, ok := p.Provider.(io.Closer); ok {
-		return c.Close()
-	}
-	return nil
+	return p.Provider.Close()
 }
 
 // Drain destroys the pooled workspaces and stops the pool. Workspaces that were

@@ -132,14 +132,6 @@ func (p *Provider) Sweep(ctx context.Context, live []string) error {
 	})
 }
 
-// Close closes the wrapped provider, if it has a Close.
-func (p *Provider) Close() error {
-	if c, ok := p.Provider.(io.Closer); ok {
-		return c.Close()
-	}
-	return nil
-}
-
 func (p *Provider) wrapWorkspace(id string, ws *driver.Workspace, err error) (*driver.Workspace, error) {
 	if err != nil {
 		return nil, err

@@ -11,7 +11,6 @@ package retry
 import (
 	"context"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"time"
 
@@ -85,14 +84,6 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (ws *driver.Work
 // Sweep calls Sweep with retries.
 func (p *Provider) Sweep(ctx context.Context, live []string) error {
 	return p.callRetrying(ctx, func(ctx context.Context) error { return p.Provider.Sweep(ctx, live) })
-}
-
-// Close closes the wrapped provider, if it has a Close.
-func (p *Provider) Close() error {
-	if c, ok := p.Provider.(io.Closer); ok {
-		return c.Close()
-	}
-	return nil
 }
 
 // repeatable are the calls that change nothing, or that are idempotent by contract.
