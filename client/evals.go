@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"strconv"
 	"time"
+
+	"github.com/croft-run/croft/internal/answer"
 )
 
 // States of a run of an evaluation.
@@ -158,9 +160,12 @@ func (c *Client) EvalExecution(ctx context.Context, run, caseID, runner string, 
 	return get[EvalExecution](ctx, c, request{method: http.MethodGet, path: evalsPath + "/" + url.PathEscape(run) + "/execution", query: q})
 }
 
-// CompareEvals compares two runs. The answer, JSON, is eval.Comparison.
-func (c *Client) CompareEvals(ctx context.Context, a, b string) (json.RawMessage, error) {
-	return get[json.RawMessage](ctx, c, request{method: http.MethodGet, path: evalsPath + "/compare", query: url.Values{"a": {a}, "b": {b}}})
+// EvalComparison is two runs side by side.
+type EvalComparison = answer.EvalComparison
+
+// CompareEvals compares two runs: b against a.
+func (c *Client) CompareEvals(ctx context.Context, a, b string) (EvalComparison, error) {
+	return get[EvalComparison](ctx, c, request{method: http.MethodGet, path: evalsPath + "/compare", query: url.Values{"a": {a}, "b": {b}}})
 }
 
 // StartEval starts a run on the server.

@@ -4,12 +4,12 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
 
+	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -45,9 +45,9 @@ type EventFilter struct {
 	Follow    bool   // keep the stream open for new events
 }
 
-// Events calls f with each event of the server's stream, as JSON, until the stream
-// ends, f returns an error, or ctx ends.
-func (c *Client) Events(ctx context.Context, filter EventFilter, f func(json.RawMessage) error) error {
+// Events calls f with each event of the server's stream until the stream ends, f returns an
+// error, or ctx ends.
+func (c *Client) Events(ctx context.Context, filter EventFilter, f func(event.Event) error) error {
 	q := url.Values{"kind": filter.Kinds}
 	setParam(q, "workspace", filter.Workspace)
 	setParam(q, "session", filter.Session)
@@ -79,7 +79,11 @@ func (c *Client) Events(ctx context.Context, filter EventFilter, f func(json.Raw
 		case strings.HasPrefix(text, "data: ") && named:
 			return fmt.Errorf("client: events: %w: server %s ended the stream", fault.Unavailable, c.base)
 		case strings.HasPrefix(text, "data: "):
-			if err := f(json.RawMessage(line[len("data: "):])); err != nil {
+			e, err := event.Unmarshal(line[len("data: "):])
+			if err == nil {
+				err = f(e)
+			}
+			if err != nil {
 				return err
 			}
 		}

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 	"net/http"
 	"net/url"
@@ -111,10 +110,9 @@ type HostApplyOptions struct {
 	Ignored      bool `json:"ignored,omitempty" doc:"what .gitignore excludes and caches, too"`
 }
 
-// ApplyToHost merges the changes of a workspace into a directory of the server's host. The answer,
-// JSON, is history.Applied.
-func (c *Client) ApplyToHost(ctx context.Context, nameOrID string, opts HostApplyOptions) (json.RawMessage, error) {
-	return get[json.RawMessage](ctx, c, request{method: http.MethodPost, path: workspacePath(nameOrID, "/apply-to-host"), json: opts})
+// ApplyToHost merges the changes of a workspace into a directory of the server's host.
+func (c *Client) ApplyToHost(ctx context.Context, nameOrID string, opts HostApplyOptions) (Applied, error) {
+	return get[Applied](ctx, c, request{method: http.MethodPost, path: workspacePath(nameOrID, "/apply-to-host"), json: opts})
 }
 
 // HostRoots lists the directories that ApplyToHost may write to.

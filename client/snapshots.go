@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -10,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/changes"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -172,10 +172,12 @@ type ApplyOptions struct {
 	Ignored      bool `json:"ignored,omitempty" doc:"what .gitignore excludes and caches, too"`
 }
 
-// Apply merges what changed in another workspace into one. The answer, JSON, is
-// history.Applied.
-func (c *Client) Apply(ctx context.Context, nameOrID string, opts ApplyOptions) (json.RawMessage, error) {
-	return get[json.RawMessage](ctx, c, request{method: http.MethodPost, path: workspacePath(nameOrID, "/apply"), json: opts})
+// Applied says what became of the changes that were merged.
+type Applied = changes.Applied
+
+// Apply merges what changed in another workspace into one.
+func (c *Client) Apply(ctx context.Context, nameOrID string, opts ApplyOptions) (Applied, error) {
+	return get[Applied](ctx, c, request{method: http.MethodPost, path: workspacePath(nameOrID, "/apply"), json: opts})
 }
 
 // DiffOptions are the options of Diff.
@@ -189,11 +191,14 @@ type DiffOptions struct {
 	Ignored      bool // what .gitignore excludes and caches, too
 }
 
-// Diff compares two states of a workspace. The answer, JSON, is snapshot.Comparison.
-func (c *Client) Diff(ctx context.Context, nameOrID string, opts DiffOptions) (json.RawMessage, error) {
+// Comparison lists what differs between two states.
+type Comparison = changes.Comparison
+
+// Diff compares two states of a workspace.
+func (c *Client) Diff(ctx context.Context, nameOrID string, opts DiffOptions) (*Comparison, error) {
 	q := crossSessionQuery(opts.CrossSession).text("from", opts.From).text("to", opts.To).number("context", int64(opts.Context)).flag("text", opts.Text).flag("binary", opts.Binary).flag("ignored", opts.Ignored)
 	for _, p := range opts.Paths {
 		q.Add("path", p)
 	}
-	return get[json.RawMessage](ctx, c, request{method: http.MethodGet, path: workspacePath(nameOrID, "/diff"), query: q.Values})
+	return get[*Comparison](ctx, c, request{method: http.MethodGet, path: workspacePath(nameOrID, "/diff"), query: q.Values})
 }

@@ -2,10 +2,10 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"net/url"
 
+	"github.com/croft-run/croft/internal/answer"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -16,14 +16,20 @@ func (c *Client) Snapshots(ctx context.Context) ([]driver.SnapshotInfo, error) {
 	return getField[[]driver.SnapshotInfo](ctx, c, "snapshots", request{method: http.MethodGet, path: storePath})
 }
 
-// GCSnapshots removes what no snapshot needs. The answer is a snapshot.GCResult.
-func (c *Client) GCSnapshots(ctx context.Context) (json.RawMessage, error) {
-	return get[json.RawMessage](ctx, c, request{method: http.MethodPost, path: storePath + "/gc"})
+// GCResult says what GCSnapshots removed.
+type GCResult = answer.GCResult
+
+// GCSnapshots removes what no snapshot needs.
+func (c *Client) GCSnapshots(ctx context.Context) (GCResult, error) {
+	return get[GCResult](ctx, c, request{method: http.MethodPost, path: storePath + "/gc"})
 }
 
-// CheckSnapshots verifies all that is in the store. The answer is a snapshot.Report.
-func (c *Client) CheckSnapshots(ctx context.Context) (json.RawMessage, error) {
-	return get[json.RawMessage](ctx, c, request{method: http.MethodPost, path: storePath + "/check"})
+// StoreReport has the problems that CheckSnapshots found.
+type StoreReport = answer.Report
+
+// CheckSnapshots verifies all that is in the store.
+func (c *Client) CheckSnapshots(ctx context.Context) (*StoreReport, error) {
+	return get[*StoreReport](ctx, c, request{method: http.MethodPost, path: storePath + "/check"})
 }
 
 // Retention has the rules of PruneSnapshots. A snapshot that any rule keeps is kept.

@@ -8,51 +8,25 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/croft-run/croft/internal/answer"
+)
+
+// What a Comparison consists of.
+type (
+	RunnerComparison = answer.EvalRunnerComparison
+	Measure          = answer.EvalMeasure
+	Interval         = answer.EvalInterval
+	CaseChange       = answer.EvalCaseChange
 )
 
 // A Comparison is two runs side by side: B against A.
-type Comparison struct {
-	A       string             `json:"a"` // directories
-	B       string             `json:"b"`
-	Runners []RunnerComparison `json:"runners"`
-	Common  int                `json:"common"` // executions that both runs have and that are compared
-	OnlyA   int                `json:"onlyA"`  // executions that are not in the other run
-	OnlyB   int                `json:"onlyB"`
-	Changed []CaseChange       `json:"changed"` // executions whose verdict differs, or that only one has
-}
-
-// A RunnerComparison is what differs for one runner.
-type RunnerComparison struct {
-	Runner   string    `json:"runner"`
-	Measures []Measure `json:"measures"`
-}
-
-// A Measure is one quantity that is compared. Diff is the difference of pass rates, and
-// the ratio of other quantities, both of B to A.
-type Measure struct {
-	Name        string   `json:"name"` // "pass rate", "tokens", "time" or "cost"
-	A           Interval `json:"a"`
-	B           Interval `json:"b"`
-	Diff        Interval `json:"diff"`
-	Significant bool     `json:"significant"` // the interval of Diff leaves out "no difference"
-	Better      bool     `json:"better"`      // B is better; set only if Significant
-
-	AText, BText, DiffText, Word string `json:"-"`
-}
-
-// A CaseChange is an execution that came out differently.
-type CaseChange struct {
-	Case   string `json:"case"`
-	Runner string `json:"runner"`
-	A      string `json:"a"` // status, with passed repetitions; "" is not in the run
-	B      string `json:"b"`
-	Word   string `json:"change"` // "newly failing", "newly passing", "added", "removed" or "differs"
-}
+type Comparison struct{ answer.EvalComparison }
 
 // Compare compares two runs by the executions that both have. Intervals are over
 // sessions, so that repetitions narrow them.
 func Compare(a, b *Result) *Comparison {
-	c := &Comparison{A: a.ArtifactDir, B: b.ArtifactDir, Runners: []RunnerComparison{}, Changed: changedCases(a, b)}
+	c := &Comparison{answer.EvalComparison{A: a.ArtifactDir, B: b.ArtifactDir, Runners: []RunnerComparison{}, Changed: changedCases(a, b)}}
 	wholeA, wholeB := a.countExecutions(), b.countExecutions()
 	a, b = a.sharedWith(b), b.sharedWith(a)
 	c.Common = b.countExecutions()
@@ -127,7 +101,7 @@ func compareRunner(a, b *observations) []Measure {
 	rate := Measure{Name: "pass rate", A: Wilson(a.passed, a.n), B: Wilson(b.passed, b.n)}
 	rate.Diff = Newcombe(rate.A, rate.B)
 	rate.Significant, rate.Better = rate.Diff.Low > 0 || rate.Diff.High < 0, rate.Diff.Low > 0
-	rate.setTexts(percentText, func(x float64) string { return fmt.Sprintf("%+.0f points", 100*x) })
+	setTexts(&rate, percentText, func(x float64) string { return fmt.Sprintf("%+.0f points", 100*x) })
 	list := []Measure{rate}
 	for _, m := range measures {
 		as, bs := m.values(a), m.values(b)
@@ -136,14 +110,14 @@ func compareRunner(a, b *observations) []Measure {
 		}
 		x := Measure{Name: m.name, A: Bootstrap(as), B: Bootstrap(bs), Diff: BootstrapRatio(as, bs)}
 		x.Significant, x.Better = excludesOne(x.Diff), x.Diff.High < 1
-		x.setTexts(m.show, func(r float64) string { return fmt.Sprintf("%+.1f %%", math.Round(1000*(r-1))/10+0) }) // + 0 turns -0 into 0, which would print as -0.0 %
+		setTexts(&x, m.show, func(r float64) string { return fmt.Sprintf("%+.1f %%", math.Round(1000*(r-1))/10+0) }) // + 0 turns -0 into 0, which would print as -0.0 %
 		list = append(list, x)
 	}
 	return list
 }
 
 // setTexts sets the texts for reports: AText, BText, DiffText and Word.
-func (m *Measure) setTexts(show, diff func(float64) string) {
+func setTexts(m *Measure, show, diff func(float64) string) {
 	text := func(i Interval) string {
 		return fmt.Sprintf("%s (%s to %s, n=%d)", show(i.Value), show(i.Low), show(i.High), i.N)
 	}

@@ -29,14 +29,6 @@ func optionalMean(xs []float64) *float64 {
 	return new(mean(xs))
 }
 
-// An Interval is a number with its 95 % confidence interval.
-type Interval struct {
-	Value float64 `json:"value"`
-	Low   float64 `json:"low"`
-	High  float64 `json:"high"`
-	N     int     `json:"n"` // observations
-}
-
 const z95 = 1.959963984540054
 
 // Wilson returns the rate of passed among n trials with Wilson's score interval,

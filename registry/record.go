@@ -57,10 +57,6 @@ type Attributes struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// E2BAnnotation is the annotation of workspaces that were created through E2B's API; package
-// internal/server/e2b says what is in it.
-const E2BAnnotation = "e2b"
-
 // OnEnd is what happens to a workspace at Attributes.EndAt.
 type OnEnd string
 

@@ -34,13 +34,6 @@ type ApplyOptions struct {
 	Owner    *Owner // of written files; nil is the owner of the directory if this process is root, else its user
 }
 
-// Applied is the result of Apply.
-type Applied struct {
-	*Merged
-	Done bool   `json:"done"`           // false if nothing was changed: conflicts, or a dry run
-	Undo string `json:"undo,omitempty"` // id of the snapshot for Undo
-}
-
 // Labels of a snapshot for Undo.
 const (
 	AfterLabel = "croft.apply.after" // digest of the applied state
@@ -75,7 +68,7 @@ func Apply(ctx context.Context, base, theirs Tree, dir string, opts *ApplyOption
 	if err != nil {
 		return nil, err
 	}
-	res := &Applied{Merged: m}
+	res := &Applied{Merged: &m.Merged}
 	if len(m.Conflicts) > 0 && !opts.Markers || opts.DryRun || len(m.patches) == 0 {
 		res.Done = len(m.patches) == 0 && len(m.Conflicts) == 0
 		return res, nil
@@ -115,7 +108,7 @@ func errChanged(name string) error {
 // checkUnchanged checks that what is about to be replaced in ours is still what was merged,
 // and that the snapshot for Undo contains it. Files that changed shortly before the merge
 // began are read again: their times may not show a further change.
-func (m *Merged) checkUnchanged(ctx context.Context, ours Tree, s *Store, undo string, began time.Time) error {
+func (m *MergedTree) checkUnchanged(ctx context.Context, ours Tree, s *Store, undo string, began time.Time) error {
 	var saved Tree
 	if undo != "" {
 		var err error
@@ -155,7 +148,7 @@ func (m *Merged) checkUnchanged(ctx context.Context, ours Tree, s *Store, undo s
 
 // remaining returns an entry of a directory of ours that is not removed; "" if all
 // are.
-func (m *Merged) remaining(ctx context.Context, ours Tree, name string) (string, error) {
+func (m *MergedTree) remaining(ctx context.Context, ours Tree, name string) (string, error) {
 	dir, _, err := openDir(ctx, ours, name)
 	if err != nil || dir == nil {
 		return "", err

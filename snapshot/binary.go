@@ -7,6 +7,7 @@ import (
 	"crypto/sha1" // git object names
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/croft-run/croft/workspace/driver"
@@ -18,7 +19,7 @@ const maxBinary = 32 << 20
 // fillBinaryPatch sets c.Patch for a file that is not compared as text. A file
 // larger than maxBinary gets no patch.
 func (d *treeDiff) fillBinaryPatch(ctx context.Context, c *FileChange) error {
-	if !d.opts.Binary || sideSize(c.Old) > maxBinary || sideSize(c.New) > maxBinary {
+	if !d.opts.Binary || slices.ContainsFunc([]*Side{c.Old, c.New}, func(s *Side) bool { return s != nil && s.Size > maxBinary }) {
 		return nil
 	}
 	old, err := d.readSide(ctx, d.a, c.Path, c.Old)

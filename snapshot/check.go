@@ -9,25 +9,6 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// A Report is the result of Check.
-type Report struct {
-	Snapshots int    `json:"snapshots"`
-	Packs     int    `json:"packs"`
-	Objects   int    `json:"objects"`  // verified objects
-	Unneeded  int    `json:"unneeded"` // objects that no snapshot references
-	Problems  []Flaw `json:"problems"`
-}
-
-// OK reports whether there are no problems.
-func (r *Report) OK() bool { return len(r.Problems) == 0 }
-
-// A Flaw is a missing or damaged part of a store.
-type Flaw struct {
-	What     string `json:"what"`               // the object, pack or snapshot
-	Snapshot string `json:"snapshot,omitempty"` // a snapshot that can't be restored because of it
-	Error    string `json:"error"`
-}
-
 // Check reads and verifies the store: every pack, every object, and that each
 // snapshot's objects exist. What it finds is in the report; an error means that it
 // could not finish.
@@ -62,7 +43,7 @@ func (s *Store) checkPacks(ctx context.Context, r *Report) (map[ID]bool, error) 
 			err = s.checkHead(ctx, e.ID)
 		}
 		if err != nil {
-			if err := r.addProblem("pack "+e.ID, "", err); err != nil {
+			if err := addProblem(r, "pack "+e.ID, "", err); err != nil {
 				return nil, err
 			}
 			continue
@@ -87,7 +68,7 @@ func (s *Store) checkBlocks(ctx context.Context, r *Report, pack string, f *foot
 	for i, b := range f.blocks {
 		plain, err := readBlock(ctx, s.be, pack, b)
 		if err != nil {
-			if err := r.addProblem("pack "+pack, "", err); err != nil {
+			if err := addProblem(r, "pack "+pack, "", err); err != nil {
 				return err
 			}
 		}
@@ -109,7 +90,7 @@ func (s *Store) checkBlocks(ctx context.Context, r *Report, pack string, f *foot
 
 // addProblem adds a problem. An error that is not a property of the store is
 // returned.
-func (r *Report) addProblem(what, snapshot string, err error) error {
+func addProblem(r *Report, what, snapshot string, err error) error {
 	code := fault.Of(err)
 	if fault.CauseOf(err) != fault.CauseCorrupt && code != fault.NotFound {
 		return err
@@ -142,7 +123,7 @@ func (s *Store) checkSnapshots(ctx context.Context, r *Report, good map[ID]bool)
 			}
 		}
 		if err != nil {
-			if err := r.addProblem("snapshot "+e.ID, e.ID, err); err != nil {
+			if err := addProblem(r, "snapshot "+e.ID, e.ID, err); err != nil {
 				return err
 			}
 		}

@@ -3,23 +3,16 @@ package snapshot
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
-	"io/fs"
-	"path"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/autorun"
 	"github.com/croft-run/croft/internal/textdiff"
 	"github.com/croft-run/croft/workspace/driver"
 )
-
-// A Hunk is a changed part of a file.
-type Hunk = textdiff.Hunk
 
 // DiffOptions are the options of Diff.
 type DiffOptions struct {
@@ -50,107 +43,6 @@ type DiffOptions struct {
 	// Unnamed says that Only is what may have changed, not what a user named:
 	// NoIgnored leaves out paths of Only, too.
 	Unnamed bool
-}
-
-// ChangeKind is the kind of a change.
-type ChangeKind string
-
-// The kinds of changes.
-const (
-	Added    ChangeKind = "added"
-	Removed  ChangeKind = "removed"
-	Modified ChangeKind = "modified"
-	Renamed  ChangeKind = "renamed"
-	ModeOnly ChangeKind = "mode"
-	Retyped  ChangeKind = "type" // a file became a directory, or the like
-)
-
-// A Comparison is the result of Diff, sorted by path.
-type Comparison struct {
-	Changes []FileChange `json:"changes"`
-	Stats   Stats        `json:"stats"`
-	Git     []GitChange  `json:"git,omitempty"`     // see DiffOptions.NoGit
-	LeftOut []LeftOut    `json:"leftOut,omitempty"` // see DiffOptions.NoIgnored; special files, too
-}
-
-// Stats are the totals of a comparison, over Comparison.Files.
-type Stats struct {
-	Added        int `json:"added"`
-	Removed      int `json:"removed"`
-	Modified     int `json:"modified"`
-	Renamed      int `json:"renamed"`
-	Mode         int `json:"mode"`
-	LinesAdded   int `json:"linesAdded"`
-	LinesRemoved int `json:"linesRemoved"`
-}
-
-// Files is the number of changes.
-func (s Stats) Files() int { return s.Added + s.Removed + s.Modified + s.Renamed + s.Mode }
-
-// A FileChange is a path that differs.
-type FileChange struct {
-	Path   string     `json:"path"`
-	From   string     `json:"from,omitempty"` // the old path of a renamed file
-	Kind   ChangeKind `json:"kind"`
-	Old    *Side      `json:"old,omitempty"`
-	New    *Side      `json:"new,omitempty"`
-	Binary bool       `json:"binary,omitempty"`
-	TooBig bool       `json:"tooBig,omitempty"` // for MaxText
-
-	LinesAdded   int    `json:"linesAdded,omitempty"`
-	LinesRemoved int    `json:"linesRemoved,omitempty"`
-	Hunks        []Hunk `json:"hunks,omitempty"`
-
-	// Patch is the output of git diff --binary for a file without hunks: its index
-	// line, and the content of both sides. See DiffOptions.Binary.
-	Patch string `json:"patch,omitempty"`
-}
-
-// MarshalJSON adds pathB64 and fromB64 for paths that are not UTF-8, which JSON
-// can't represent: path and from then have a readable form.
-func (c FileChange) MarshalJSON() ([]byte, error) {
-	type plain FileChange
-	out := struct {
-		plain
-		PathB64 []byte `json:"pathB64,omitempty"`
-		FromB64 []byte `json:"fromB64,omitempty"`
-	}{plain: plain(c)}
-	if !utf8.ValidString(c.Path) {
-		out.PathB64 = []byte(c.Path)
-	}
-	if !utf8.ValidString(c.From) {
-		out.FromB64 = []byte(c.From)
-	}
-	return json.Marshal(out)
-}
-
-// UnmarshalJSON is the inverse of MarshalJSON.
-func (c *FileChange) UnmarshalJSON(data []byte) error {
-	type plain FileChange
-	in := struct {
-		*plain
-		PathB64 []byte `json:"pathB64"`
-		FromB64 []byte `json:"fromB64"`
-	}{plain: (*plain)(c)}
-	if err := json.Unmarshal(data, &in); err != nil {
-		return err
-	}
-	if in.PathB64 != nil {
-		c.Path = string(in.PathB64)
-	}
-	if in.FromB64 != nil {
-		c.From = string(in.FromB64)
-	}
-	return nil
-}
-
-// A Side describes a path in one of the trees.
-type Side struct {
-	Type   driver.FileType `json:"type"`
-	Mode   fs.FileMode     `json:"mode"`
-	Size   int64           `json:"size"`
-	Digest string          `json:"digest,omitempty"`
-	Target string          `json:"target,omitempty"`
 }
 
 // Diff compares two trees. It ignores times. Directories and files with digests are
@@ -213,21 +105,8 @@ func sideFromNode(n *Node) *Side {
 	return &Side{Type: info.Type, Mode: info.Mode, Size: info.Size, Digest: info.Digest, Target: info.Target}
 }
 
-// Sides returns what the changed paths are now, nil where nothing is, for MergeOptions.Expect.
-func (c *Comparison) Sides() map[string]*Side {
-	sides := map[string]*Side{}
-	for i := range c.Changes {
-		ch := &c.Changes[i]
-		if ch.From != "" {
-			sides[ch.From] = nil
-		}
-		sides[ch.Path] = ch.New
-	}
-	return sides
-}
-
-// matches reports whether a node is what a side describes. A nil side describes nothing.
-func (s *Side) matches(n *Node) bool {
+// matchesSide reports whether a node is what a side describes. A nil side describes nothing.
+func matchesSide(s *Side, n *Node) bool {
 	if s == nil || n == nil {
 		return s == nil && n == nil
 	}
@@ -430,7 +309,7 @@ func (d *treeDiff) add(c FileChange) {
 	switch {
 	case !d.ignore.ignored:
 		d.out.Changes = append(d.out.Changes, c)
-	case !c.isDir():
+	case !c.IsDir():
 		d.out.LeftOut = addLeftOut(d.out.LeftOut, LeftOutIgnored, c.Path)
 	}
 }
@@ -494,7 +373,7 @@ func (d *treeDiff) diffTexts(ctx context.Context) error {
 	left := maxTexts
 	for i := range d.out.Changes {
 		c := &d.out.Changes[i]
-		if c.Kind == ModeOnly || c.Kind == Renamed || c.isDir() {
+		if c.Kind == ModeOnly || c.Kind == Renamed || c.IsDir() {
 			continue
 		}
 		if err := ctx.Err(); err != nil {
@@ -536,10 +415,6 @@ func (d *treeDiff) diffTexts(ctx context.Context) error {
 	return nil
 }
 
-func (c *FileChange) isDir() bool {
-	return c.Old != nil && c.Old.Type == driver.TypeDir || c.New != nil && c.New.Type == driver.TypeDir
-}
-
 // readText reads a side as text; for a symlink its target.
 func (d *treeDiff) readText(ctx context.Context, t Tree, name string, s *Side, c *FileChange) ([]byte, error) {
 	switch {
@@ -579,27 +454,6 @@ func readFile(ctx context.Context, t Tree, name string, most int64) ([]byte, err
 		return nil, fmt.Errorf("snapshot: read %s: %w: it is larger than %d bytes", name, fault.ResourceExhausted, most)
 	}
 	return data, nil
-}
-
-// Files returns the changes without the directories that were added or removed with
-// entries: the entries imply them. It is what people count.
-func (c *Comparison) Files() []*FileChange {
-	implied := map[string]bool{}
-	for i := range c.Changes {
-		for _, name := range []string{c.Changes[i].Path, c.Changes[i].From} {
-			for dir := path.Dir(name); dir != "." && !implied[dir]; dir = path.Dir(dir) {
-				implied[dir] = true
-			}
-		}
-	}
-	list := []*FileChange{}
-	for i := range c.Changes {
-		ch := &c.Changes[i]
-		if !implied[ch.Path] || !ch.isDir() || ch.Kind != Added && ch.Kind != Removed {
-			list = append(list, ch)
-		}
-	}
-	return list
 }
 
 func (d *treeDiff) countStats() {

@@ -11,17 +11,6 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// GCResult is the result of GC.
-type GCResult struct {
-	Snapshots int   `json:"snapshots"` // in the store
-	Objects   int   `json:"objects"`   // referenced by snapshots and leases
-	Packs     int   `json:"packs"`     // remaining
-	Removed   int   `json:"removed"`   // removed packs
-	Condemned int   `json:"condemned"` // packs marked for removal by a later run
-	Rewritten int   `json:"rewritten"` // packs whose live objects were moved to new packs
-	Freed     int64 `json:"freed"`     // bytes
-}
-
 // GC is a mark-and-sweep garbage collection. It removes packs without referenced
 // objects, and rewrites packs that are mostly unreferenced or small. If a manifest
 // or tree can't be read it removes nothing, since the set of referenced objects is

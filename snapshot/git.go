@@ -231,7 +231,7 @@ type BranchOptions struct {
 
 // Branched is the result of ApplyBranch.
 type Branched struct {
-	*Merged
+	*MergedTree
 	Done   bool   `json:"done"`
 	Branch string `json:"branch"`
 	Commit string `json:"commit,omitempty"`
@@ -276,7 +276,7 @@ func (r *Repository) ApplyBranch(ctx context.Context, base, theirs Tree, branch 
 	}
 	merge := opts.MergeOptions
 	merge.to = &destination{root: r.top}
-	if res.Merged, err = Merge(ctx, &gitView{base}, ours, &gitView{theirs}, &merge); err != nil {
+	if res.MergedTree, err = Merge(ctx, &gitView{base}, ours, &gitView{theirs}, &merge); err != nil {
 		return nil, err
 	}
 	if len(res.Conflicts) > 0 && !opts.Markers || len(res.patches) == 0 || opts.DryRun {

@@ -11,14 +11,6 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A GitChange is a git repository that differs. Its files are history, not content:
-// they are not compared as files.
-type GitChange struct {
-	Path    string `json:"path"`    // of the directory .git
-	Commits int    `json:"commits"` // made since, by the reflog of HEAD
-	Refs    int    `json:"refs"`    // added, moved or removed
-}
-
 const (
 	maxRefs    = 10_000   // that are compared
 	maxGitText = 16 << 20 // bytes of a file of references that are read

@@ -7,15 +7,6 @@ import (
 	"github.com/croft-run/croft/internal/textdiff"
 )
 
-// A TextConflict is a hunk that both sides changed differently. Lines are 1-based,
-// in ours.
-type TextConflict struct {
-	Line   int      `json:"line"`
-	Base   []string `json:"base"`
-	Ours   []string `json:"ours"`
-	Theirs []string `json:"theirs"`
-}
-
 // Markers are the names of the sides in conflict markers.
 type Markers struct{ Ours, Theirs string }
 

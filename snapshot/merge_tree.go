@@ -51,48 +51,18 @@ type MergeOptions struct {
 	to *destination // nil is no directory of this host
 }
 
-// A Merged is the result of a merge: the changes to ours.
-type Merged struct {
-	Applied   []string   `json:"applied"`             // paths that change
-	Same      []string   `json:"same,omitempty"`      // paths that are equal in ours and theirs
-	Conflicts []Conflict `json:"conflicts,omitempty"` // paths that stay unchanged, or get markers
-
-	// LeftOut are changes that were not merged: ignored files, and autorun files. Git
-	// are the repositories that differ: .git is never merged.
-	LeftOut []LeftOut   `json:"leftOut,omitempty"`
-	Git     []GitChange `json:"git,omitempty"`
-
+// A MergedTree is the result of Merge: the changes to ours.
+type MergedTree struct {
+	Merged
 	patches map[string]patch
 	was     map[string]*Node // what was merged into, by path; nil if there was nothing
 }
 
-// A Conflict is a path that both sides changed incompatibly.
-type Conflict struct {
-	Path   string         `json:"path"`
-	Kind   ConflictKind   `json:"kind"`
-	Reason string         `json:"reason"`
-	Marked bool           `json:"marked,omitempty"` // it gets conflict markers
-	Text   []TextConflict `json:"text,omitempty"`
-}
-
-// ConflictKind is the kind of a conflict.
-type ConflictKind string
-
-// The kinds of conflicts. Only ConflictLines can get conflict markers.
-const (
-	ConflictLines   ConflictKind = "lines"   // both sides changed the same lines
-	ConflictContent ConflictKind = "content" // both sides changed or added a file that can't be merged as text
-	ConflictOurs    ConflictKind = "removed-in-ours"
-	ConflictTheirs  ConflictKind = "removed-in-theirs"
-	ConflictMode    ConflictKind = "mode" // both sides changed the mode
-	ConflictType    ConflictKind = "type" // a directory that is not empty on one side, and a file on the other
-)
-
 // Merge is a three-way merge: it finds the changes that bring those from base to
 // theirs into ours. It does not change ours; see Apply. It never merges .git, at any
 // level.
-func Merge(ctx context.Context, base, ours, theirs Tree, opts *MergeOptions) (*Merged, error) {
-	m := &merger{base: base, ours: ours, theirs: theirs, out: &Merged{Applied: []string{}, patches: map[string]patch{}, was: map[string]*Node{}}}
+func Merge(ctx context.Context, base, ours, theirs Tree, opts *MergeOptions) (*MergedTree, error) {
+	m := &merger{base: base, ours: ours, theirs: theirs, out: &MergedTree{Merged: Merged{Applied: []string{}}, patches: map[string]patch{}, was: map[string]*Node{}}}
 	if opts != nil {
 		m.opts = *opts
 	}
@@ -165,18 +135,8 @@ func Merge(ctx context.Context, base, ours, theirs Tree, opts *MergeOptions) (*M
 
 // ApplyTo returns ours, the tree that was merged into, with the merged changes, and
 // the paths of these.
-func (m *Merged) ApplyTo(ours Tree) (Tree, []string) {
+func (m *MergedTree) ApplyTo(ours Tree) (Tree, []string) {
 	return newPatchedTree(ours, m.patches), slices.Sorted(maps.Keys(m.patches))
-}
-
-// AddScope adds what an earlier comparison, whose changes were merged, left out. What the
-// merge left out for the same reason is among it.
-func (m *Merged) AddScope(d *Comparison) {
-	m.Git = d.Git
-	own := slices.DeleteFunc(slices.Clone(m.LeftOut), func(l LeftOut) bool {
-		return slices.ContainsFunc(d.LeftOut, func(before LeftOut) bool { return before.Reason == l.Reason })
-	})
-	m.LeftOut = append(slices.Clip(d.LeftOut), own...)
 }
 
 // cleanHunks normalises the paths of hunks.
@@ -214,7 +174,7 @@ func checkPathsChanged(only []string, d *Comparison) error {
 type merger struct {
 	base, ours, theirs Tree
 	opts               MergeOptions
-	out                *Merged
+	out                *MergedTree
 
 	hasName func(ctx context.Context, path string) (bool, error) // whether the result may have a path; nil asks the trees
 }
@@ -275,7 +235,7 @@ func (m *merger) mergePath(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if want, ok := m.opts.Expect[name]; m.opts.Expect != nil && (!ok || !want.matches(t)) {
+	if want, ok := m.opts.Expect[name]; m.opts.Expect != nil && (!ok || !matchesSide(want, t)) {
 		return errTheirsChanged(name)
 	}
 	chosen, some := m.opts.Hunks[name]

@@ -12,23 +12,6 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A LeftOut is the changes that a comparison or a merge left out for one reason.
-type LeftOut struct {
-	Reason string   `json:"reason"` // see LeftOutIgnored and the others
-	Total  int      `json:"total"`
-	Paths  []string `json:"paths"` // the first MaxLeftOutListed of them
-}
-
-// Reasons for LeftOut.
-const (
-	LeftOutIgnored = "ignored" // .gitignore, or the list of caches
-	LeftOutAutorun = "autorun" // an autorun file
-	LeftOutSpecial = "special" // a FIFO, socket or device
-)
-
-// MaxLeftOutListed is the maximum of paths in a LeftOut.
-const MaxLeftOutListed = 100
-
 // addLeftOut adds a path to the list of its reason.
 func addLeftOut(list []LeftOut, reason, name string) []LeftOut {
 	at := slices.IndexFunc(list, func(l LeftOut) bool { return l.Reason == reason })
@@ -99,12 +82,6 @@ func (s *ignoreState) ignores(name string, o, n *Node) bool {
 	return o == nil || s.old.Ignores(name, o.Type == driver.TypeDir)
 }
 
-// IsAutorun reports whether the change is of an autorun file, by its name. A merge, which
-// knows the rest of the tree, may leave out more, such as targets of symlinks.
-func (c *FileChange) IsAutorun() bool {
-	return autorun.Is(c.Path) || c.New != nil && c.New.Type == driver.TypeSymlink && autorun.IsParent(c.Path)
-}
-
 // dropAutorun removes the changes of autorun files, and lists them in m.out.
 func (m *merger) dropAutorun(ctx context.Context, changes []FileChange) ([]FileChange, error) {
 	kept, dropped, err := m.splitAutorun(ctx, changes)
@@ -114,7 +91,7 @@ func (m *merger) dropAutorun(ctx context.Context, changes []FileChange) ([]FileC
 			if !slices.Contains(names, repo) {
 				names = append(names, repo) // not each of its many files
 			}
-		} else if !c.isDir() {
+		} else if !c.IsDir() {
 			names = append(names, c.Path)
 		}
 	}

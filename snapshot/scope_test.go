@@ -91,7 +91,7 @@ func TestIgnored(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("compared (-want +got):\n%s", diff)
 	}
-	wantLeft := []LeftOut{{LeftOutIgnored, 6, []string{"__pycache__/m.pyc", "app/tmp/y", "build/out", "new.log", "node_modules/p/index.js", "old.log"}}}
+	wantLeft := []LeftOut{{Reason: LeftOutIgnored, Total: 6, Paths: []string{"__pycache__/m.pyc", "app/tmp/y", "build/out", "new.log", "node_modules/p/index.js", "old.log"}}}
 	if diff := cmp.Diff(wantLeft, left); diff != "" {
 		t.Errorf("left out (-want +got):\n%s", diff)
 	}

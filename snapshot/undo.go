@@ -56,7 +56,7 @@ func Undo(ctx context.Context, s *Store, id, dir string, opts *UndoOptions) (*Re
 			return nil, err
 		}
 		if len(changed) > 0 {
-			names = ": " + firstNames(d.paths())
+			names = ": " + firstNames(comparedPaths(d))
 		}
 		if len(d.Changes) > 0 {
 			const text = "snapshot: undo %s: %w: the applied files were changed since%s; undo would overwrite them"
@@ -68,7 +68,7 @@ func Undo(ctx context.Context, s *Store, id, dir string, opts *UndoOptions) (*Re
 		if err != nil {
 			return nil, err
 		}
-		return &RestoreResult{Changed: len(d.Changes), Paths: d.paths()}, nil
+		return &RestoreResult{Changed: len(d.Changes), Paths: comparedPaths(d)}, nil
 	}
 	owner := opts.Owner
 	if owner == nil {
@@ -77,7 +77,7 @@ func Undo(ctx context.Context, s *Store, id, dir string, opts *UndoOptions) (*Re
 	return Restore(ctx, s.StoredTree(m.Root), dir, &RestoreOptions{Only: paths, NoGit: true, Stage: opts.Stage, Journals: opts.Journals, Owner: owner})
 }
 
-func (c *Comparison) paths() []string {
+func comparedPaths(c *Comparison) []string {
 	var list []string
 	for i := range c.Changes {
 		list = append(list, c.Changes[i].Path)

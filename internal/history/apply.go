@@ -172,17 +172,10 @@ type ApplyOptions struct {
 	DryRun bool   // only report the changes
 }
 
-// Applied is the result of Apply.
-type Applied struct {
-	*snapshot.Merged
-	Done bool   `json:"done"`           // false if nothing was changed: conflicts, or a dry run
-	Undo string `json:"undo,omitempty"` // id of the snapshot of the state before
-}
-
 // Apply merges the changes of one workspace into another: all of them or, if there
 // is a conflict and Markers is not set, none. It takes a snapshot of the target
 // first, and rolls back to it if writing fails.
-func Apply(ctx context.Context, source, target *workspace.Workspace, opts *ApplyOptions) (*Applied, error) {
+func Apply(ctx context.Context, source, target *workspace.Workspace, opts *ApplyOptions) (*snapshot.Applied, error) {
 	o := ApplyOptions{From: Origin}
 	if opts != nil {
 		o = *opts
@@ -206,7 +199,7 @@ func Apply(ctx context.Context, source, target *workspace.Workspace, opts *Apply
 	if err != nil {
 		return nil, err
 	}
-	res := &Applied{Merged: m}
+	res := &snapshot.Applied{Merged: &m.Merged}
 	next, paths := m.ApplyTo(ours)
 	if len(m.Conflicts) > 0 && !o.Markers || o.DryRun || len(paths) == 0 {
 		res.Done = len(paths) == 0 && len(m.Conflicts) == 0

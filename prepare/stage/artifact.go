@@ -19,6 +19,7 @@ import (
 	"gocloud.dev/gcerrors"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/answer"
 	"github.com/croft-run/croft/internal/blobs"
 	"github.com/croft-run/croft/internal/flockfile"
 )
@@ -105,18 +106,7 @@ func withSlash(prefix string) string {
 }
 
 // An Artifact describes a version.
-type Artifact struct {
-	Name    string    `json:"name"`
-	Version int       `json:"version"`
-	MIME    string    `json:"mime_type"`
-	Size    int64     `json:"size_bytes"`
-	Created time.Time `json:"created_at"`
-}
-
-// Ref returns the artifact in the form of Input.From: "artifact://name@version".
-func (a Artifact) Ref() string {
-	return "artifact://" + a.Name + "@" + strconv.Itoa(a.Version)
-}
+type Artifact = answer.Artifact
 
 // Latest as a version is the highest existing version.
 const Latest = -1

@@ -324,6 +324,18 @@ func TestAttackRefusedSnapshots(t *testing.T) {
 	testenv.ReportAttack(t, "snapshots that are refused fill the store", "server", testenv.Prevented, "")
 }
 
+// Croft's own API says which workspaces E2B's SDKs can connect to.
+func TestSandboxesAreMarked(t *testing.T) {
+	m := newTeam(t, "")
+	m.needsSandbox()
+	var box struct{ SandboxID string }
+	m.must("POST", "/sandboxes", `{"templateID":"base"}`, &box)
+	var shown struct{ Sandbox bool }
+	if m.must("GET", "/v1/workspaces/"+box.SandboxID, "", &shown); !shown.Sandbox {
+		t.Error("the workspace of a sandbox is not marked")
+	}
+}
+
 // Volumes of one name can't be made at once, and writes to them are audited.
 func TestAttackVolumes(t *testing.T) {
 	m := newTeam(t, "")

@@ -404,7 +404,7 @@ func fillExecution(out *client.EvalExecution, r *eval.ExecutionResult) error {
 }
 
 // Compare compares two runs that have results.
-func (e *evalRuns) Compare(_ context.Context, a, b string) (json.RawMessage, error) {
+func (e *evalRuns) Compare(_ context.Context, a, b string) (out client.EvalComparison, err error) {
 	var results [2]*eval.Result
 	for i, id := range []string{a, b} {
 		dir, err := e.runDir(id)
@@ -412,17 +412,13 @@ func (e *evalRuns) Compare(_ context.Context, a, b string) (json.RawMessage, err
 			err = fmt.Errorf("evaluation %s: %w: it has no results", id, fault.WrongState)
 		}
 		if err != nil {
-			return nil, err
+			return out, err
 		}
 		if results[i], err = eval.ReadResult(dir); err != nil {
-			return nil, fmt.Errorf("evaluation %s: %w: it has no results yet: %w", id, fault.WrongState, err)
+			return out, fmt.Errorf("evaluation %s: %w: it has no results yet: %w", id, fault.WrongState, err)
 		}
 	}
-	data, err := json.Marshal(eval.Compare(results[0], results[1]))
-	if err != nil {
-		return nil, fmt.Errorf("evaluations: %w: %w", fault.Internal, err)
-	}
-	return data, nil
+	return eval.Compare(results[0], results[1]).EvalComparison, nil
 }
 
 // Start starts croft eval run.

@@ -28,6 +28,7 @@ import (
 	"github.com/croft-run/croft/internal/daemon/telemetry"
 	"github.com/croft-run/croft/internal/egress"
 	"github.com/croft-run/croft/internal/profile"
+	"github.com/croft-run/croft/internal/server/e2b"
 	"github.com/croft-run/croft/internal/server/httpguard"
 	"github.com/croft-run/croft/internal/server/replica"
 	"github.com/croft-run/croft/internal/server/rest"
@@ -277,7 +278,7 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 		Registry: s.Registry, Mux: s.Mux, Guard: s.guard, Version: cfg.Version, Log: s.log,
 		Events: s.events.Stream, Recent: s.events.recent, Levels: s.isolationLevels, Admit: s.admitSpec, AdmitPolicy: s.admitPolicy, AdmitKind: s.checkKind,
 		Mounts: mounts, Forward: s.forwardRoute(), Metrics: metrics, Ready: s.readyChecks, Templates: s.templates, Snapshots: s.snapshots, Export: s.exportFunc(s.hostRoots(cfg.Beyond)), Import: s.importFunc(s.hostRoots(cfg.Beyond)),
-		Tenants: s.tenantNames, QuotaOf: s.tenantQuota, Evals: s.evals,
+		Tenants: s.tenantNames, QuotaOf: s.tenantQuota, Evals: s.evals, SandboxAnnotation: e2b.Annotation,
 		Host:    rest.HostApply{Roots: func() []string { return s.settings().HostRoots }, Forbidden: s.Dir, Journals: JournalsDir(s.Dir)},
 		Staging: s.staging, Artifacts: s.artifacts, Audit: s.auditSink(), Commands: func(id string) profile.Commands { return s.projectCommands("", id) },
 	})

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -67,43 +66,27 @@ func (a *command) artifactList(ctx context.Context, c *client.Client, args []str
 	})
 }
 
-// workspaceArtifact is an artifact with its workspace.
-type workspaceArtifact struct {
-	Workspace string `json:"workspace"` // name or id
-	stage.Artifact
-}
-
 // listArtifacts lists all artifacts, those of a workspace, or the versions of one.
-func listArtifacts(ctx context.Context, c *client.Client, args []string) ([]workspaceArtifact, error) {
-	var data json.RawMessage
-	var err error
-	switch len(args) {
-	case 0:
-		data, err = c.Artifacts(ctx)
-	case 1:
-		data, err = c.ArtifactVersions(ctx, args[0], "")
-	default:
-		var name string
-		if name, _, err = parseArtifact(args[1]); err == nil {
-			data, err = c.ArtifactVersions(ctx, args[0], name)
+func listArtifacts(ctx context.Context, c *client.Client, args []string) ([]client.WorkspaceArtifact, error) {
+	if len(args) == 0 {
+		return c.Artifacts(ctx)
+	}
+	name := ""
+	if len(args) == 2 {
+		var err error
+		if name, _, err = parseArtifact(args[1]); err != nil {
+			return nil, err
 		}
 	}
-	if err != nil {
-		return nil, err
+	versions, err := c.ArtifactVersions(ctx, args[0], name)
+	if err == nil && name != "" && len(versions) == 0 {
+		err = fmt.Errorf("artifact %s: %w", printable(args[1]), fault.NotFound)
 	}
-	list := []workspaceArtifact{}
-	if err := json.Unmarshal(data, &list); err != nil {
-		return nil, fmt.Errorf("artifacts: %w: the server's answer has an unknown form; use the same version of croft on both sides", fault.Unavailable)
+	list := []client.WorkspaceArtifact{}
+	for _, art := range versions {
+		list = append(list, client.WorkspaceArtifact{Workspace: args[0], Artifact: art})
 	}
-	if len(args) == 2 && len(list) == 0 {
-		return nil, fmt.Errorf("artifact %s: %w", printable(args[1]), fault.NotFound)
-	}
-	if len(args) > 0 {
-		for i := range list {
-			list[i].Workspace = args[0]
-		}
-	}
-	return list, nil
+	return list, err
 }
 
 // parseArtifact reads NAME[@VERSION], with or without artifact:// before it.

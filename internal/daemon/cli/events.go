@@ -3,7 +3,6 @@ package cli
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -92,12 +91,8 @@ func (a *command) serverEvents(ctx context.Context, opts eventsOptions) error {
 	filter := client.EventFilter{Kinds: opts.kinds, Workspace: opts.workspace, After: "0", Follow: opts.follow && opts.lines == 0}
 	last := newTail[event.Event](opts.lines, a.printEvent)
 	var seen uint64
-	take := func(f func(event.Event) error) func(json.RawMessage) error {
-		return func(data json.RawMessage) error {
-			e, err := event.Unmarshal(data)
-			if err != nil {
-				return err
-			}
+	take := func(f func(event.Event) error) func(event.Event) error {
+		return func(e event.Event) error {
 			seen = max(seen, e.Sequence)
 			return f(e)
 		}

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"strconv"
@@ -30,12 +29,9 @@ func (a *command) showProgress(ctx context.Context, c *client.Client, id, what s
 	var listening sync.WaitGroup
 	listening.Go(func() {
 		filter := client.EventFilter{Kinds: []string{string(event.Progress)}, Workspace: id, Follow: true}
-		c.Events(ctx, filter, func(data json.RawMessage) error { //nolint:errcheck // it ends with the context, or progress is not shown
-			e, err := event.Unmarshal(data)
-			if err == nil {
-				now.set(e.Fields[event.FieldFiles], e.Fields[event.FieldBytes])
-			}
-			return err
+		c.Events(ctx, filter, func(e event.Event) error { //nolint:errcheck // it ends with the context, or progress is not shown
+			now.set(e.Fields[event.FieldFiles], e.Fields[event.FieldBytes])
+			return nil
 		})
 	})
 	end := a.startView(&now, what)

@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"net"
 	"strings"
@@ -74,11 +73,10 @@ func (a *command) noteEventRefusals(ctx context.Context, c *client.Client, id st
 	defer cancel()
 	told := map[string]bool{}
 	filter := client.EventFilter{Kinds: []string{string(event.EgressRequest)}, Workspace: id, After: "0"}
-	err := c.Events(ctx, filter, func(data json.RawMessage) error {
-		e, err := event.Unmarshal(data)
+	err := c.Events(ctx, filter, func(e event.Event) error {
 		refused := e.Fields[event.FieldVerdict] == event.VerdictDeny
-		if err != nil || !refused && e.Fields[event.FieldCode] == nil {
-			return err
+		if !refused && e.Fields[event.FieldCode] == nil {
+			return nil
 		}
 		at := fmt.Sprint(e.Fields[event.FieldHost])
 		if port := e.Fields[event.FieldPort]; port != nil { // a malformed request has none

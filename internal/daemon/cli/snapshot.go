@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -103,18 +101,6 @@ func (a *command) snapshotPrune(ctx context.Context, r client.Retention) error {
 	})
 }
 
-// decodeAnswer decodes an answer of the server.
-func decodeAnswer[T any](data json.RawMessage, err error) (*T, error) {
-	if err != nil {
-		return nil, err
-	}
-	v := new(T)
-	if err := json.Unmarshal(data, v); err != nil {
-		return nil, fmt.Errorf("snapshots: %w: the server's answer has an unknown form; use the same version of croft on both sides", fault.Unavailable)
-	}
-	return v, nil
-}
-
 func (a *command) snapshotGCCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "gc",
@@ -123,7 +109,7 @@ func (a *command) snapshotGCCommand() *cobra.Command {
 		RunE: run(func(ctx context.Context, _ []string) error {
 			return a.withClient(ctx, func(c *client.Client) error {
 				_, stop := a.startProgress("collecting garbage")
-				res, err := decodeAnswer[snapshot.GCResult](c.GCSnapshots(ctx))
+				res, err := c.GCSnapshots(ctx)
 				stop()
 				if err != nil {
 					return err
@@ -148,7 +134,7 @@ can't be restored without them. Nothing is changed.`,
 		RunE: run(func(ctx context.Context, _ []string) error {
 			return a.withClient(ctx, func(c *client.Client) error {
 				_, stop := a.startProgress("reading the store")
-				report, err := decodeAnswer[snapshot.Report](c.CheckSnapshots(ctx))
+				report, err := c.CheckSnapshots(ctx)
 				stop()
 				if err != nil {
 					return err
@@ -162,7 +148,7 @@ can't be restored without them. Nothing is changed.`,
 	}
 }
 
-func writeReport(w io.Writer, r *snapshot.Report) error {
+func writeReport(w io.Writer, r *client.StoreReport) error {
 	for _, p := range r.Problems {
 		of := ""
 		if p.Snapshot != "" {

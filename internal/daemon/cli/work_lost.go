@@ -67,13 +67,13 @@ func findLost(ctx context.Context, ws *workspace.Workspace, dir string) (*lostWo
 			return nil, err
 		}
 		counted := map[string]bool{} // as changes, or by what is in a directory
-		for _, name := range mergedPaths(res) {
+		for _, name := range mergedPaths(&res.Merged) {
 			counted[name] = true
 		}
-		for _, name := range mergedPaths(all) {
+		for _, name := range mergedPaths(&all.Merged) {
 			counted[path.Dir(name)] = true
 		}
-		lost.ignored = slices.DeleteFunc(mergedPaths(all), func(name string) bool { return counted[name] || snapshot.IsCache(name) })
+		lost.ignored = slices.DeleteFunc(mergedPaths(&all.Merged), func(name string) bool { return counted[name] || snapshot.IsCache(name) })
 	}
 	lost.commits, err = lostCommits(ctx, base, theirs, dir, res.Git)
 	return lost, err

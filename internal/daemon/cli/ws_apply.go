@@ -394,10 +394,10 @@ func (a *command) wsApplyInto(ctx context.Context, opts wsApplyOptions, paths []
 	}
 	return a.withClient(ctx, func(c *client.Client) error {
 		stop := a.showProgress(ctx, c, opts.dir, "merging")
-		res, err := decodeAnswer[history.Applied](c.Apply(ctx, opts.dir, client.ApplyOptions{
+		res, err := c.Apply(ctx, opts.dir, client.ApplyOptions{
 			Source: opts.name, From: opts.from, Paths: paths, Hunks: hunks, Markers: opts.apply.Markers, DryRun: opts.apply.DryRun,
 			AllowAutorun: opts.apply.Autorun, Ignored: opts.apply.Ignored,
-		}))
+		})
 		stop()
 		if err != nil {
 			return err
@@ -477,7 +477,7 @@ func (a *command) applyBranch(ctx context.Context, d *snapshot.Comparison, base,
 	if res.Done {
 		a.note("branch %s is at %s", res.Branch, res.Commit)
 	}
-	return a.printMerge(res, res.Merged, res.Done || len(res.Conflicts) == 0, opts)
+	return a.printMerge(res, &res.Merged, res.Done || len(res.Conflicts) == 0, opts)
 }
 
 // printMerge prints the outcome of a merge. Conflicts, and autorun files that were left

@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,7 +16,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/croft-run/croft/client"
-	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/gclater"
 	"github.com/croft-run/croft/snapshot"
 )
@@ -267,15 +265,7 @@ func (a *command) writeStat(w io.Writer, d *snapshot.Comparison) error {
 
 func fetchDiff(ctx context.Context, c *client.Client, name string, opts client.DiffOptions) (*snapshot.Comparison, error) {
 	gclater.Save()
-	data, err := c.Diff(ctx, name, opts)
-	if err != nil {
-		return nil, err
-	}
-	d := &snapshot.Comparison{}
-	if err := json.Unmarshal(data, d); err != nil {
-		return nil, fmt.Errorf("diff: %w: the server's answer has an unknown form; use the same version of croft on both sides", fault.Unavailable)
-	}
-	return d, nil
+	return c.Diff(ctx, name, opts)
 }
 
 // useColour reports whether w is a terminal with colours, and NO_COLOR is not set.

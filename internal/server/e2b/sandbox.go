@@ -46,9 +46,12 @@ type sandbox struct {
 	details
 }
 
+// Annotation is the annotation of a workspace that was created by this API: its details as JSON.
+const Annotation = "e2b"
+
 // sandboxOf returns the sandbox of a record; false for a workspace that was not created by this API.
 func sandboxOf(rec registry.Record) (sandbox, bool) {
-	text, ok := rec.Annotations[registry.E2BAnnotation]
+	text, ok := rec.Annotations[Annotation]
 	box := sandbox{Record: rec}
 	if !ok || json.Unmarshal([]byte(text), &box.details) != nil {
 		return sandbox{}, false
@@ -61,7 +64,7 @@ func (d details) annotations() (map[string]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("e2b: %w: %w", fault.InvalidArgument, err)
 	}
-	return map[string]string{registry.E2BAnnotation: string(data)}, nil
+	return map[string]string{Annotation: string(data)}, nil
 }
 
 // find returns a sandbox of the principal by its id.

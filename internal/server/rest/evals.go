@@ -2,7 +2,6 @@ package rest
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 
@@ -17,7 +16,7 @@ type Evals interface {
 	List(ctx context.Context) (client.EvalRuns, error)
 	Show(ctx context.Context, run string) (client.EvalDetails, error)
 	Execution(ctx context.Context, run, caseID, runner string, repetition, session int) (client.EvalExecution, error)
-	Compare(ctx context.Context, a, b string) (json.RawMessage, error) // eval.Comparison
+	Compare(ctx context.Context, a, b string) (client.EvalComparison, error)
 	Start(ctx context.Context, r client.EvalRequest) (client.EvalRun, error)
 	Stop(ctx context.Context, run string) (client.EvalRun, error)
 }
@@ -85,7 +84,7 @@ type compareEvalsInput struct {
 	B string `query:"b" required:"true" doc:"id of another run"`
 }
 
-func (s *Server) compareEvals(ctx context.Context, in *compareEvalsInput) (*body[json.RawMessage], error) {
+func (s *Server) compareEvals(ctx context.Context, in *compareEvalsInput) (*body[client.EvalComparison], error) {
 	evals, err := s.evalsOf(ctx)
 	if err != nil {
 		return nil, err

@@ -140,8 +140,8 @@ func sharedContext(ctx context.Context, names ...string) context.Context {
 
 // shownView returns the record of a workspace as the context's principal sees it. A share link shows
 // no variables, whose values clients give as keys to programs, and no directory of the host.
-func shownView(ctx context.Context, r registry.Record) Workspace {
-	w := workspaceView(r)
+func (c *Config) shownView(ctx context.Context, r registry.Record) Workspace {
+	w := c.workspaceView(r)
 	if p, _ := auth.From(ctx); p.Workspace != "" {
 		w.Policy.Env, w.Dir = nil, ""
 	}

@@ -131,7 +131,7 @@ type hostApplyInput struct {
 }
 
 // applyToHost merges the changes of a workspace into a directory, as croft ws apply does.
-func (s *Server) applyToHost(ctx context.Context, ws *workspace.Workspace, in *hostApplyInput) (*body[history.Applied], error) {
+func (s *Server) applyToHost(ctx context.Context, ws *workspace.Workspace, in *hostApplyInput) (*body[snapshot.Applied], error) {
 	b := in.Body
 	dir, err := s.checkHostDir(b.Dir)
 	if err != nil {
@@ -185,7 +185,7 @@ func (s *Server) applyToHost(ctx context.Context, ws *workspace.Workspace, in *h
 		}
 	}
 	res.AddScope(d)
-	return &body[history.Applied]{history.Applied{Merged: res.Merged, Done: res.Done, Undo: res.Undo}}, nil
+	return &body[snapshot.Applied]{*res}, nil
 }
 
 func stateName(name, otherwise string) string {

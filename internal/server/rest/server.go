@@ -97,6 +97,9 @@ type Config struct {
 	// Host says to which directories of this host changes may be applied.
 	Host HostApply
 
+	// SandboxAnnotation is the annotation of workspaces that Workspace.Sandbox is true for.
+	SandboxAnnotation string
+
 	// Evals are the runs of evaluations; nil is none.
 	Evals Evals
 

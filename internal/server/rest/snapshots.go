@@ -206,7 +206,7 @@ type applyInput struct {
 	Body Apply
 }
 
-func (s *Server) applyChanges(ctx context.Context, target *workspace.Workspace, in *applyInput) (*body[history.Applied], error) {
+func (s *Server) applyChanges(ctx context.Context, target *workspace.Workspace, in *applyInput) (*body[snapshot.Applied], error) {
 	source, err := s.liveWorkspace(ctx, Target{ID: in.Body.Source, Owner: in.Owner})
 	if err != nil {
 		return nil, err
@@ -224,7 +224,7 @@ func (s *Server) applyChanges(ctx context.Context, target *workspace.Workspace, 
 	if err != nil {
 		return nil, err
 	}
-	return &body[history.Applied]{*res}, nil
+	return &body[snapshot.Applied]{*res}, nil
 }
 
 type diffInput struct {

@@ -14,6 +14,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/croft-run/croft/auth"
+	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/prepare/stage"
 	"github.com/croft-run/croft/workspace/driver"
@@ -80,7 +81,7 @@ func (s *Server) workspaceArtifacts(ctx context.Context, t Target) (*stage.Artif
 // A tenantArtifact is an artifact with its workspace and the tenant of that.
 type tenantArtifact struct {
 	tenant string
-	WorkspaceArtifact
+	client.WorkspaceArtifact
 }
 
 // listEveryArtifact lists the artifacts that the principal sees, of all workspaces.
@@ -91,7 +92,7 @@ func (s *Server) listEveryArtifact(ctx context.Context) ([]tenantArtifact, error
 		tenant, id, name := stage.ParseWorkspacePrefix(art.Name)
 		if name != "" && driver.ValidID(id) && auth.SeesWorkspace(ctx, tenant, id) {
 			art.Name = name
-			out = append(out, tenantArtifact{tenant, WorkspaceArtifact{id, art}})
+			out = append(out, tenantArtifact{tenant, client.WorkspaceArtifact{Workspace: id, Artifact: art}})
 		}
 	}
 	return out, err
@@ -198,19 +199,13 @@ func (s *Server) listArtifacts(ctx context.Context, in *artifactsInput) (*body[A
 	return &body[Artifacts]{Artifacts{list}}, err
 }
 
-// WorkspaceArtifact is an artifact with its workspace.
-type WorkspaceArtifact struct {
-	Workspace string `json:"workspace" doc:"id of the workspace, which may be gone"`
-	stage.Artifact
-}
-
 // WorkspaceArtifacts are artifacts of any workspaces.
 type WorkspaceArtifacts struct {
-	Artifacts []WorkspaceArtifact `json:"artifacts"`
+	Artifacts []client.WorkspaceArtifact `json:"artifacts"`
 }
 
 func (s *Server) listAllArtifacts(ctx context.Context, _ *struct{}) (*body[WorkspaceArtifacts], error) {
-	out := WorkspaceArtifacts{[]WorkspaceArtifact{}}
+	out := WorkspaceArtifacts{[]client.WorkspaceArtifact{}}
 	if s.cfg.Artifacts == nil {
 		return &body[WorkspaceArtifacts]{out}, nil
 	}

@@ -26,13 +26,13 @@ type (
 )
 
 // workspaceView returns the record of a workspace in the form for clients, without its ref.
-func workspaceView(r registry.Record) Workspace {
+func (c *Config) workspaceView(r registry.Record) Workspace {
 	w := Workspace{
 		ID: r.ID, Name: r.Name, Owner: r.Owner, Kind: r.Kind, State: string(r.State), Node: r.Node, Labels: r.Labels,
 		Tenant: r.Tenant, Template: r.Spec.From.Template, Snapshot: r.Spec.From.Snapshot, Dir: r.Spec.Dir, Policy: r.Spec.Policy,
 		CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, LastUsed: r.LastUsed, EndAt: r.EndAt, OnEnd: string(r.OnEnd), Attempts: r.Attempts, Error: r.Error,
 	}
-	_, w.Sandbox = r.Annotations[registry.E2BAnnotation]
+	_, w.Sandbox = r.Annotations[c.SandboxAnnotation]
 	if r.Ref != nil {
 		w.Capabilities, w.Revision = r.Capabilities(), r.Ref.Revision
 	}

@@ -241,7 +241,7 @@ func (s *Server) listWorkspaces(ctx context.Context, in *listInput) (*body[Works
 	}
 	out := Workspaces{Workspaces: make([]Workspace, 0, len(records))}
 	for _, r := range records {
-		row := shownView(ctx, r)
+		row := s.cfg.shownView(ctx, r)
 		row.Template = s.templateName(ctx, r)
 		if in.Metrics {
 			// One that is just closed, or that can't be measured, has none.
@@ -333,7 +333,7 @@ func (s *Server) reopenWorkspace(ctx context.Context, r registry.Record, spec dr
 }
 
 func (s *Server) showWorkspace(ctx context.Context, r registry.Record, _ *Target) (*body[Workspace], error) {
-	out := shownView(ctx, r)
+	out := s.cfg.shownView(ctx, r)
 	out.Template = s.templateName(ctx, r)
 	return &body[Workspace]{out}, nil
 }
@@ -363,7 +363,7 @@ func (s *Server) changeWorkspace(ctx context.Context, r registry.Record, in *cha
 			return nil, err
 		}
 	}
-	return &body[Workspace]{workspaceView(r)}, nil
+	return &body[Workspace]{s.cfg.workspaceView(r)}, nil
 }
 
 func (s *Server) destroyWorkspace(ctx context.Context, r registry.Record, _ *Target) (*none, error) {
@@ -385,7 +385,7 @@ func (s *Server) acquireAndShow(ctx context.Context, id string) (*body[Workspace
 	if err != nil {
 		return nil, err
 	}
-	out := shownView(ctx, r)
+	out := s.cfg.shownView(ctx, r)
 	traits := ws.Traits()
 	out.Traits, out.Capabilities, out.Functions, out.Revision = &traits, ws.Capabilities(), ws.Functions(), ws.Ref().Revision
 	out.Languages, out.ScriptLanguages = ws.Languages(), ws.ScriptLanguages()
@@ -394,7 +394,7 @@ func (s *Server) acquireAndShow(ctx context.Context, id string) (*body[Workspace
 
 func (s *Server) resetWorkspace(ctx context.Context, r registry.Record, _ *Target) (*body[Workspace], error) {
 	r, err := s.cfg.Registry.Reset(ctx, r.ID)
-	return &body[Workspace]{workspaceView(r)}, err
+	return &body[Workspace]{s.cfg.workspaceView(r)}, err
 }
 
 // moveState returns the handler of a route that moves a workspace to another state.
@@ -404,7 +404,7 @@ func (s *Server) moveState(move func(context.Context, string) error) func(contex
 			return nil, err
 		}
 		r, err := s.lookupRecord(ctx, Target{ID: r.ID})
-		return &body[Workspace]{workspaceView(r)}, err
+		return &body[Workspace]{s.cfg.workspaceView(r)}, err
 	}
 }
 
@@ -413,7 +413,7 @@ func (s *Server) describeWorkspace(ctx context.Context, r registry.Record, _ *Ta
 	if err != nil {
 		return nil, err
 	}
-	out := Description{Workspace: workspaceView(d.Record), Live: d.Live, Moves: []string{}, Pending: d.Pending}
+	out := Description{Workspace: s.cfg.workspaceView(d.Record), Live: d.Live, Moves: []string{}, Pending: d.Pending}
 	for _, m := range d.Moves {
 		out.Moves = append(out.Moves, string(m))
 	}

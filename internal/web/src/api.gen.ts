@@ -239,6 +239,14 @@ export interface EvalCase {
   "tags"?: Array<string> | null;
 }
 
+export interface EvalCaseChange {
+  "a": string;
+  "b": string;
+  "case": string;
+  "change": string;
+  "runner": string;
+}
+
 export interface EvalCell {
   "costUsd"?: number;
   "durationMs": number;
@@ -249,6 +257,16 @@ export interface EvalCell {
   "runner": string;
   "status": string;
   "tokens"?: number;
+}
+
+export interface EvalComparison {
+  "a": string;
+  "b": string;
+  "changed": Array<EvalCaseChange> | null;
+  "common": number;
+  "onlyA": number;
+  "onlyB": number;
+  "runners": Array<EvalRunnerComparison> | null;
 }
 
 export interface EvalDetails {
@@ -303,9 +321,25 @@ export interface EvalExecution {
   "status": string;
 }
 
+export interface EvalInterval {
+  "high": number;
+  "low": number;
+  "n": number;
+  "value": number;
+}
+
 export interface EvalMatrix {
   "cases": Array<EvalCase> | null;
   "runners": Array<EvalRunner> | null;
+}
+
+export interface EvalMeasure {
+  "a": EvalInterval;
+  "b": EvalInterval;
+  "better": boolean;
+  "diff": EvalInterval;
+  "name": string;
+  "significant": boolean;
 }
 
 export interface EvalRequest {
@@ -361,6 +395,11 @@ export interface EvalRunner {
   "passed": number;
   /** mean of an execution */
   "tokens"?: number;
+}
+
+export interface EvalRunnerComparison {
+  "measures": Array<EvalMeasure> | null;
+  "runner": string;
 }
 
 export interface EvalRuns {

@@ -1,6 +1,6 @@
 import type { ComponentChildren, VNode } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { type EvalDetails, type EvalExecution, type EvalRun, type EvalRuns, type FileChange, get, type Hunk, mayAdmin, post, segment, who } from "../api";
+import { type EvalComparison, type EvalDetails, type EvalExecution, type EvalInterval, type EvalRun, type EvalRuns, type FileChange, get, type Hunk, mayAdmin, post, segment, who } from "../api";
 import { quoted } from "../commands";
 import { Diff } from "../diff";
 import { useLoad, useNow } from "../hooks";
@@ -579,26 +579,10 @@ function Turn({ e }: { e: SessionEvent }): VNode | null {
   return null;
 }
 
-interface Interval {
-  value: number;
-  low: number;
-  high: number;
-  n: number;
-}
-interface Comparison {
-  a: string;
-  b: string;
-  runners: { runner: string; measures: { name: string; a: Interval; b: Interval; diff: Interval; significant: boolean; better: boolean }[] | null }[] | null;
-  common: number;
-  onlyA: number;
-  onlyB: number;
-  changed: { case: string; runner: string; a: string; b: string; change: string }[] | null;
-}
-
 function Compare({ a, b }: { a: string; b: string }): VNode {
-  const c = useLoad((s) => get<Comparison>("/v1/evals/compare", { a, b }, s), `${a} ${b}`);
-  const value = (name: string, i: Interval) => (i.n === 0 ? "–" : name === "pass rate" ? percent(i.value) : name === "time" ? span(i.value) : name === "cost" ? usd(i.value) : tokens(i.value));
-  const diff = (name: string, i: Interval) => (i.n === 0 ? "–" : name === "pass rate" ? `${i.value > 0 ? "+" : ""}${Math.round(i.value * 100)} points` : `× ${i.value.toFixed(2)}`);
+  const c = useLoad((s) => get<EvalComparison>("/v1/evals/compare", { a, b }, s), `${a} ${b}`);
+  const value = (name: string, i: EvalInterval) => (i.n === 0 ? "–" : name === "pass rate" ? percent(i.value) : name === "time" ? span(i.value) : name === "cost" ? usd(i.value) : tokens(i.value));
+  const diff = (name: string, i: EvalInterval) => (i.n === 0 ? "–" : name === "pass rate" ? `${i.value > 0 ? "+" : ""}${Math.round(i.value * 100)} points` : `× ${i.value.toFixed(2)}`);
   return (
     <div class="page fill">
       <header class="head">

@@ -1,4 +1,4 @@
-package snapshot
+package changes
 
 import (
 	"fmt"
@@ -8,7 +8,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// WriteUnified writes a comparison, made with DiffOptions.Text, as a git diff,
+// WriteUnified writes a comparison with hunks as a git diff,
 // which patch(1) reads, too.
 func (c *Comparison) WriteUnified(w io.Writer) error {
 	var b strings.Builder
@@ -23,7 +23,7 @@ func (c *Comparison) WriteUnified(w io.Writer) error {
 }
 
 func (c *FileChange) writeUnified(b *strings.Builder) {
-	if c.isDir() { // as in git, a directory shows only by its entries
+	if c.IsDir() { // as in git, a directory shows only by its entries
 		if c.Kind == ModeOnly { // git and patch(1) skip other lines between patches
 			fmt.Fprintf(b, "directory %s: mode %04o -> %04o\n", gitQuote(c.Path), c.Old.Mode, c.New.Mode)
 		}
@@ -132,7 +132,7 @@ func (c *Comparison) WriteStat(w io.Writer) error {
 		switch {
 		case ch.Binary || ch.TooBig:
 			what = fmt.Sprintf("Bin %d -> %d bytes", sideSize(ch.Old), sideSize(ch.New))
-		case ch.isDir() && ch.Kind != ModeOnly:
+		case ch.IsDir() && ch.Kind != ModeOnly:
 			what = "directory"
 		case ch.Kind == ModeOnly:
 			what = fmt.Sprintf("mode %04o -> %04o", ch.Old.Mode, ch.New.Mode)
