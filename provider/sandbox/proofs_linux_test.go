@@ -187,7 +187,7 @@ func copyGuest(t *testing.T, from, to string) {
 		t.Fatal(err)
 	}
 	defer in.Close()
-	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE, 0o700)
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE, 0o755) // the guest becomes another user
 	if err != nil {
 		t.Fatal(err)
 	}

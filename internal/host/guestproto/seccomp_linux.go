@@ -14,12 +14,26 @@ import (
 // first reason alone, not of somebody who has the one listener of a process.
 var SeccompNotifies = sync.OnceValue(func() error {
 	result := make(chan error)
-	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
-		result <- tryListener()
-	}()
+	go onOwnThread(func() { result <- tryListener() })
 	return <-result
 })
+
+// onOwnThread calls f on a thread that ends with this goroutine. The main thread never ends: it would
+// keep the filter, and /proc/self/status tells of that thread.
+func onOwnThread(f func()) {
+	runtime.LockOSThread() // and never unlocked
+	if unix.Gettid() != unix.Getpid() {
+		f()
+		return
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		onOwnThread(f)
+	}()
+	<-done
+	runtime.UnlockOSThread()
+}
 
 func tryListener() error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
