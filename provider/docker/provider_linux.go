@@ -202,11 +202,11 @@ func (p *Provider) capabilities() driver.Capabilities {
 
 // checkSpec refuses a spec that the provider can't fulfil, before anything is created. It
 // returns the options to record and the engine's proof.
-func (p *Provider) checkSpec(ctx context.Context, spec driver.Spec) (*options, *engineProof, error) {
+func (p *Provider) checkSpec(ctx context.Context, spec driver.Spec) (*Options, *engineProof, error) {
 	if err := driver.CheckOpen(spec, Kind); err != nil {
 		return nil, nil, err
 	}
-	opts := new(options)
+	opts := new(Options)
 	if err := driver.DecodeConfig(spec, opts); err != nil {
 		return nil, nil, err
 	}
@@ -248,7 +248,7 @@ func (p *Provider) checkSpec(ctx context.Context, spec driver.Spec) (*options, *
 }
 
 // checkPolicy chooses the runtime for a policy, and checks that it can enforce the policy.
-func (p *Provider) checkPolicy(ctx context.Context, policy driver.Policy, opts options) (*engineProof, error) {
+func (p *Provider) checkPolicy(ctx context.Context, policy driver.Policy, opts Options) (*engineProof, error) {
 	if policy.Isolation.Rank() < 0 {
 		return nil, fmt.Errorf("isolation %q: %w: the levels are %v", policy.Isolation, fault.InvalidArgument, driver.Isolations)
 	}
@@ -359,14 +359,14 @@ func (p *Provider) attachWorkspace(ctx context.Context, m *wsdir.State) (*driver
 }
 
 // optionsOf returns the options in the state of a workspace.
-func optionsOf(m *wsdir.State) (opts options, err error) {
+func optionsOf(m *wsdir.State) (opts Options, err error) {
 	if driver.DecodeStrict(m.Own, &opts) != nil {
 		err = fmt.Errorf("the options in the state of the workspace are not valid: %w", fault.Failed)
 	}
 	return opts, err
 }
 
-func (p *Provider) newRef(m *wsdir.State, opts options) (driver.Ref, error) {
+func (p *Provider) newRef(m *wsdir.State, opts Options) (driver.Ref, error) {
 	return driver.NewRef(Kind, refPayload{ID: m.ID, Image: opts.Image, Runtime: opts.Runtime, Files: opts.Files}, p.capabilities(), m.Revision)
 }
 

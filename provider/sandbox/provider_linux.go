@@ -150,11 +150,11 @@ func (p *Provider) capabilities() driver.Capabilities {
 
 // checkSpec refuses a spec that the provider can't fulfil, before anything is created. It
 // returns the options to record and the level.
-func (p *Provider) checkSpec(ctx context.Context, spec driver.Spec) (*options, *level, error) {
+func (p *Provider) checkSpec(ctx context.Context, spec driver.Spec) (*Options, *level, error) {
 	if err := driver.CheckOpen(spec, Kind); err != nil {
 		return nil, nil, err
 	}
-	opts := new(options)
+	opts := new(Options)
 	if err := driver.DecodeConfig(spec, opts); err != nil {
 		return nil, nil, err
 	}
@@ -215,7 +215,7 @@ func (p *Provider) checkSpec(ctx context.Context, spec driver.Spec) (*options, *
 }
 
 // checkTemplate checks the template that the workspace is to start from.
-func (o *options) checkTemplate(spec driver.Spec) error {
+func (o *Options) checkTemplate(spec driver.Spec) error {
 	if spec.From.Template != "" {
 		if o.Template != "" {
 			return fmt.Errorf("sandbox: open: %w: the template is given twice, in the configuration and in Spec.From", fault.InvalidArgument)
@@ -478,7 +478,7 @@ func (p *Provider) newRef(m *wsdir.State) (driver.Ref, error) {
 	return driver.NewRef(Kind, refPayload{ID: m.ID}, p.capabilities(), m.Revision)
 }
 
-func (p *Provider) workspaceTraits(l *level, m *wsdir.State, opts options) driver.Traits {
+func (p *Provider) workspaceTraits(l *level, m *wsdir.State, opts Options) driver.Traits {
 	t := p.levelTraits(l, diskEnforcement(m.Policy, opts.Throwaway))
 	t.Root = workspaceAt(m.Dir, &opts)
 	t.InPlace = len(opts.lowerDirs()) == 0
