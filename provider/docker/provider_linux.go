@@ -355,7 +355,7 @@ func (p *Provider) attachWorkspace(ctx context.Context, m *wsdir.State) (*driver
 	if !h.onVolume() { // a power loss of the engine's host is not known here
 		t.Damaged = p.store.Damaged(m)
 	}
-	return &driver.Workspace{Ref: ref, Traits: t, Life: life, FS: h.dir.FS(), Shell: supervise.Shell(h.shell)}, nil
+	return &driver.Workspace{Ref: ref, Traits: t, Life: life, FS: h.dir.FS(), Shell: driver.ForwardShell(driver.Ask(h.shell))}, nil
 }
 
 // optionsOf returns the options in the state of a workspace.

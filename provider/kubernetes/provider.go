@@ -17,7 +17,6 @@ import (
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/egress"
 	"github.com/croft-run/croft/internal/egress/proxies"
-	"github.com/croft-run/croft/internal/host/guest/supervise"
 	"github.com/croft-run/croft/internal/host/wsdir"
 	"github.com/croft-run/croft/internal/keylock"
 	"github.com/croft-run/croft/workspace/driver"
@@ -377,11 +376,11 @@ func (p *Provider) attachWorkspace(st *state, f *proof) (*driver.Workspace, erro
 	if p.cfg.Snapshots != nil {
 		life.Snapshot = h.snapshotAdapter(st).Module()
 	}
-	shell := supervise.Shell(h.shell)
+	shell := driver.ForwardShell(driver.Ask(h.shell))
 	if st.Policy.Network.None() {
 		shell.Dial = nil // processes can't listen on ports
 	}
-	return &driver.Workspace{Ref: ref, Traits: f.traits(st.Options.Volume), Life: life, FS: supervise.Files(h.files), Shell: shell}, nil
+	return &driver.Workspace{Ref: ref, Traits: f.traits(st.Options.Volume), Life: life, FS: driver.ForwardFS(driver.Ask(h.files), "Xattrs", "SetXattrs", "Import", "Protect", "ChangedPaths", "GitDirs"), Shell: shell}, nil
 }
 
 func (p *Provider) newRef(st *state) (driver.Ref, error) {

@@ -461,7 +461,7 @@ func (p *Provider) attachWorkspace(ctx context.Context, m *wsdir.State) (*driver
 	if (m.Dir != "" || len(h.opts.Binds) > 0) && h.opts.Git != GitShared {
 		files.GitDirs = h.gitDirs
 	}
-	shell := supervise.Shell(h.shell)
+	shell := driver.ForwardShell(driver.Ask(h.shell))
 	if l.noMounts { // the workload has no sockets but Unix sockets
 		shell.Dial = nil
 	}

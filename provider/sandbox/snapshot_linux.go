@@ -375,7 +375,7 @@ func (h *handle) checkIdle(ctx context.Context) error {
 	if supervise.ReadRecord(h.att.Dir) == nil {
 		return nil
 	}
-	sessions, err := supervise.Shell(h.shell).Sessions(ctx)
+	sessions, err := driver.ForwardShell(driver.Ask(h.shell)).Sessions(ctx)
 	if err != nil {
 		return err
 	}

@@ -167,7 +167,7 @@ func (p *Provider) Attach(ctx context.Context, m *wsdir.State, from *Origin) (*d
 	}
 	t := p.Traits
 	t.Root = h.machine.Root()
-	return &driver.Workspace{Ref: ref, Traits: t, Life: life, FS: h.dir.FS(), Shell: p.Commands.Module(supervise.Shell(h.shell))}, nil
+	return &driver.Workspace{Ref: ref, Traits: t, Life: life, FS: h.dir.FS(), Shell: p.Commands.Module(driver.ForwardShell(driver.Ask(h.shell)))}, nil
 }
 
 // Sweep removes workspaces that are not in live, here and on their machines, and leftovers of
