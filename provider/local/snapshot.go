@@ -92,10 +92,7 @@ func (p *Provider) extractOrigin(ctx context.Context, spec driver.Spec) func(dir
 		return nil
 	}
 	return func(dir string) error {
-		tree, m, err := p.snapshots.Whole(ctx, spec.From.Snapshot)
-		if err == nil {
-			err = m.Permit(spec.ID, spec.Session.ID, spec.From.CrossSession)
-		}
+		tree, err := p.snapshots.StartFrom(ctx, spec)
 		if err != nil {
 			return err
 		}
