@@ -126,7 +126,7 @@ var may = []struct{ pkg, imports string }{
 	{"internal/server/httpguard", "fault auth event"},
 	{"internal/server/mcpserver", "fault event workspace/driver tool internal/server/httpguard auth"},
 	{"internal/server/portproxy", "fault internal/server/httpguard"},
-	{"internal/server/httplog", "workspace/driver"},
+	{"internal/server/httplog", "fault workspace/driver"},
 	{"internal/server/replica", "fault internal/server/httplog"},
 	{"internal/daemon/telemetry", "fault internal/server/httplog"},
 	{"internal/server/rest", "internal/server/httplog client prepare/stage fault event workspace workspace/driver registry internal/profile internal/shellwire internal/server/httpguard snapshot snapshot/template internal/history auth"},

@@ -20,6 +20,7 @@ import (
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/atomicfile"
 	"github.com/croft-run/croft/internal/host/files"
+	"github.com/croft-run/croft/internal/server/httplog"
 	provider "github.com/croft-run/croft/provider/sandbox"
 	"github.com/croft-run/croft/registry"
 	"github.com/croft-run/croft/workspace/driver"
@@ -219,7 +220,7 @@ func (s *Server) serveWithToken(w http.ResponseWriter, r *http.Request) bool {
 	case err != nil:
 		s.writeError(w, r, err)
 	case a != nil:
-		writeJSON(w, max(a.status, http.StatusOK), a.body)
+		httplog.WriteJSON(w, max(a.status, http.StatusOK), a.body)
 	}
 	return true
 }
