@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/shellwire"
+	"github.com/croft-run/croft/internal/tail"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -80,8 +82,17 @@ func (s *shell) run(ctx context.Context, cmd driver.Command) (driver.Result, err
 		return driver.Result{}, fmt.Errorf("client: run: %w: a foreground command can't be interactive; start it as a session", fault.InvalidArgument)
 	}
 	cmd.Detached = false
-	var received [2]headTail // stdout, stderr
-	cmd.OnStdout, cmd.OnStderr = received[0].wrapCallback(cmd.OnStdout, cmd.MaxOutput), received[1].wrapCallback(cmd.OnStderr, cmd.MaxOutput)
+	received := func(f func([]byte) error) (*tail.HeadTail, func([]byte) error) { // for the result of a command whose connection broke
+		const defaultMax = 1 << 20 // of driver.Command.MaxOutput
+		kept := &tail.HeadTail{Most: int(min(cmp.Or(max(cmd.MaxOutput, 0), defaultMax), 64*defaultMax))}
+		if f == nil {
+			return kept, nil
+		}
+		return kept, func(data []byte) error { kept.Add(data); return f(data) }
+	}
+	stdout, onStdout := received(cmd.OnStdout)
+	stderr, onStderr := received(cmd.OnStderr)
+	cmd.OnStdout, cmd.OnStderr = onStdout, onStderr
 	x, err := s.sendCommand(ctx, shellwire.TypeRun, cmd)
 	if err != nil {
 		return driver.Result{}, err
@@ -99,8 +110,8 @@ func (s *shell) run(ctx context.Context, cmd driver.Command) (driver.Result, err
 	}
 	if x.result == nil && x.err == nil {
 		res := driver.Result{ExitCode: -1, Cause: driver.CauseLost}
-		res.Stdout, res.StdoutDropped = received[0].result()
-		res.Stderr, res.StderrDropped = received[1].result()
+		res.Stdout, res.StdoutDropped = stdout.Bytes()
+		res.Stderr, res.StderrDropped = stderr.Bytes()
 		return x.completeResult(res), nil
 	}
 	if x.err != nil {

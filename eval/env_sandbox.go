@@ -17,6 +17,7 @@ import (
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/host/toolchain"
 	"github.com/croft-run/croft/internal/paths"
+	"github.com/croft-run/croft/provider/sandbox"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -59,31 +60,6 @@ func (s *Sandbox) Ready(ctx context.Context) error {
 	return d.Life.Destroy(context.WithoutCancel(ctx))
 }
 
-// sandboxConfig is the configuration of the workspace of an environment.
-type sandboxConfig struct {
-	Throwaway bool         `json:"throwaway,omitempty"`
-	Template  string       `json:"template,omitempty"`
-	Binds     []bindMount  `json:"binds,omitempty"`
-	Caches    []cacheMount `json:"caches,omitempty"`
-	At        string       `json:"at,omitempty"`
-}
-
-type bindMount struct {
-	Dir      string `json:"dir"`
-	ReadOnly bool   `json:"readOnly,omitempty"`
-	Empty    bool   `json:"empty,omitempty"`
-
-	HideCredentials bool `json:"hideCredentials,omitempty"`
-}
-
-type cacheMount struct {
-	Dir      string   `json:"dir"`
-	Home     string   `json:"home,omitempty"`
-	Var      string   `json:"var,omitempty"`
-	Hide     []string `json:"hide,omitempty"`
-	ReadOnly bool     `json:"readOnly,omitempty"`
-}
-
 // Open opens a throwaway workspace.
 func (s *Sandbox) Open(ctx context.Context, req EnvSpec) (*Env, error) {
 	policy, err := policyOf(req)
@@ -93,14 +69,14 @@ func (s *Sandbox) Open(ctx context.Context, req EnvSpec) (*Env, error) {
 	if s.Isolation != "" {
 		policy.Isolation = s.Isolation
 	}
-	cfg := sandboxConfig{Throwaway: true, Template: req.Template, Binds: bindMounts(req)}
-	cfg.addToolchains(req)
+	cfg := sandbox.Options{Throwaway: true, Template: req.Template, Binds: bindMounts(req)}
+	addToolchains(&cfg, req)
 	spec := driver.Spec{ID: driver.NewID(), Kind: s.Provider.Kind(), Policy: policy}
 	if req.InPlace {
 		spec.Dir = req.Dir
 	} else {
 		cfg.At = req.Dir
-		if slices.ContainsFunc(cfg.Binds, func(b bindMount) bool { return paths.Inside(b.Dir, req.Dir) }) { // the mount point lies in a bind mount: it is made on the host
+		if slices.ContainsFunc(cfg.Binds, func(b sandbox.Bind) bool { return paths.Inside(b.Dir, req.Dir) }) { // the mount point lies in a bind mount: it is made on the host
 			if err := os.MkdirAll(req.Dir, 0o755); err != nil {
 				return nil, fmt.Errorf("eval: make the workspace: %w: %w", fault.Of(err), err)
 			}
@@ -174,21 +150,21 @@ func policyOf(req EnvSpec) (driver.Policy, error) {
 // bindMounts lists the bind mounts of an environment. A directory inside another mount,
 // or inside the workspace, is not mounted again. A read-only mount may contain the
 // workspace and writable mounts.
-func bindMounts(req EnvSpec) []bindMount {
-	var list []bindMount
+func bindMounts(req EnvSpec) []sandbox.Bind {
+	var list []sandbox.Bind
 	add := func(dirs []string, readOnly bool) {
 		for _, dir := range sortByLength(dirs) {
-			shown := req.InPlace && paths.Inside(req.Dir, dir) || slices.ContainsFunc(list, func(b bindMount) bool { return paths.Inside(b.Dir, dir) })
+			shown := req.InPlace && paths.Inside(req.Dir, dir) || slices.ContainsFunc(list, func(b sandbox.Bind) bool { return paths.Inside(b.Dir, dir) })
 			if !shown {
-				list = append(list, bindMount{Dir: dir, ReadOnly: readOnly, HideCredentials: readOnly && isProgramDir(req, dir)})
+				list = append(list, sandbox.Bind{Dir: dir, ReadOnly: readOnly, HideCredentials: readOnly && isProgramDir(req, dir)})
 			}
 		}
 	}
 	add(req.Write, false)
 	add(req.Read, true)
-	holds := func(b bindMount) bool { return b.ReadOnly && b.Dir != req.Hide && paths.Inside(b.Dir, req.Hide) }
+	holds := func(b sandbox.Bind) bool { return b.ReadOnly && b.Dir != req.Hide && paths.Inside(b.Dir, req.Hide) }
 	if req.Hide != "" && slices.ContainsFunc(list, holds) {
-		list = append(list, bindMount{Dir: req.Hide, ReadOnly: true, Empty: true})
+		list = append(list, sandbox.Bind{Dir: req.Hide, ReadOnly: true, Empty: true})
 	}
 	return list
 }
@@ -203,7 +179,7 @@ func isProgramDir(req EnvSpec, dir string) bool {
 
 // addToolchains adds toolchains and their caches, without what overlaps with a directory
 // that is mounted anyway.
-func (c *sandboxConfig) addToolchains(req EnvSpec) {
+func addToolchains(c *sandbox.Options, req EnvSpec) {
 	taken := []string{req.Dir}
 	for _, b := range c.Binds {
 		taken = append(taken, b.Dir)
@@ -213,14 +189,14 @@ func (c *sandboxConfig) addToolchains(req EnvSpec) {
 	}
 	for _, dir := range toolchain.Dirs(req.Tools) {
 		in := slices.ContainsFunc(taken, func(other string) bool { return paths.Inside(other, dir) })
-		writable := slices.ContainsFunc(c.Binds, func(b bindMount) bool { return !b.ReadOnly && paths.Inside(dir, b.Dir) })
+		writable := slices.ContainsFunc(c.Binds, func(b sandbox.Bind) bool { return !b.ReadOnly && paths.Inside(dir, b.Dir) })
 		if !in && !writable && !paths.Inside(dir, req.Dir) { // it may contain directories that are read-only, too
-			c.Binds = append(c.Binds, bindMount{Dir: dir, ReadOnly: true, HideCredentials: true})
+			c.Binds = append(c.Binds, sandbox.Bind{Dir: dir, ReadOnly: true, HideCredentials: true})
 		}
 	}
 	for _, x := range toolchain.Caches(req.Tools) {
 		if free(x.Dir) && (x.Home == "" || free(x.Home)) {
-			c.Caches = append(c.Caches, cacheMount{Dir: x.Dir, Home: x.Home, Var: x.Var, Hide: x.Hide, ReadOnly: x.ReadOnly})
+			c.Caches = append(c.Caches, sandbox.Cache(x))
 		}
 	}
 }

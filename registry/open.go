@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"runtime/debug"
 	"time"
 
@@ -141,17 +140,10 @@ func (r *Registry) retryTransient(ctx context.Context, rec Record, verb string, 
 			return d, err
 		}
 		r.opts.Log.Info("retry", "workspace", rec.ID, "provider", rec.Kind, "verb", verb, "code", fault.Of(err), "attempt", n+1)
-		if cut := sleep.For(ctx, r.backoffDelay(n)); cut != nil {
+		if cut := sleep.For(ctx, sleep.Backoff(r.opts.RetryFor, r.opts.Retries, n)); cut != nil {
 			return nil, fmt.Errorf("%w (while waiting to try again): %w", cut, err)
 		}
 	}
-}
-
-// backoffDelay is the wait before retry n. The delays double, their sum is
-// RetryFor, and jitter of a tenth keeps callers that failed together apart.
-func (r *Registry) backoffDelay(n int) time.Duration {
-	share := float64(r.opts.RetryFor) / float64((int64(1)<<min(r.opts.Retries, 30))-1)
-	return time.Duration(share * float64(int64(1)<<min(n, 30)) * (1 - 0.1*rand.Float64()))
 }
 
 // callProvider calls a provider and checks the contract. A panic, an invalid

@@ -94,7 +94,7 @@ type Options struct {
 	Admit func(kind string) error
 
 	Retries     int           // of a transient failure; 0 is 3, negative disables
-	RetryFor    time.Duration // sum of the backoff delays; 0 is 10 s
+	RetryFor    time.Duration // most of the sum of the waits; 0 is 10 s
 	OpenTimeout time.Duration // bounds one Acquire's work with the provider; 0 is 10 min
 	Lease       time.Duration // how long a crashed registry keeps its holds; 0 is 15 s
 	ExpireEvery time.Duration // interval of Expire in Run; 0 is 5 s

@@ -198,6 +198,19 @@ func (a *Adapter) origin(ctx context.Context) (*Manifest, error) {
 	return a.Store.Get(auth.Without(ctx), a.Origin)
 }
 
+// StartFrom returns the files of the snapshot that a new workspace starts from. The workspace's session
+// must be allowed to use it.
+func (s *Store) StartFrom(ctx context.Context, spec driver.Spec) (Tree, error) {
+	if s == nil {
+		return nil, fmt.Errorf("a snapshot to start from: %w: there is no snapshot store", fault.Unsupported)
+	}
+	tree, m, err := s.Whole(ctx, spec.From.Snapshot)
+	if err == nil {
+		err = m.Permit(spec.ID, spec.Session.ID, spec.From.CrossSession)
+	}
+	return tree, err
+}
+
 // Permit returns an error if a snapshot may not be used from a workspace of a
 // session.
 func (m *Manifest) Permit(workspace, session string, crossSession bool) error {

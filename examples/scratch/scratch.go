@@ -138,7 +138,7 @@ func (p *Provider) readState(id string) (state, error) {
 }
 
 func checkSpec(spec driver.Spec) error {
-	if err := driver.CheckOpen(spec, Kind); err != nil {
+	if err := driver.CheckOpen(spec, Kind, capabilities); err != nil {
 		return err
 	}
 	switch {
@@ -146,9 +146,6 @@ func checkSpec(spec driver.Spec) error {
 		return fmt.Errorf("scratch: open: a directory in place: %w", fault.Unsupported)
 	case spec.From != driver.Source{}:
 		return fmt.Errorf("scratch: open: a template or snapshot to start from: %w", fault.Unsupported)
-	}
-	if missing := capabilities.Missing(spec.Want); len(missing) > 0 {
-		return fmt.Errorf("scratch: open: capabilities %v: %w: there is only %v", missing, fault.Failed, capabilities.Names())
 	}
 	if err := driver.DecodeConfig(spec, new(struct{})); err != nil {
 		return err

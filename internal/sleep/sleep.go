@@ -3,6 +3,7 @@ package sleep
 
 import (
 	"context"
+	"math/rand/v2"
 	"time"
 )
 
@@ -19,4 +20,12 @@ func For(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// Backoff returns the wait before retry n of a call, from 0. The waits double, and their sum is at most
+// total. Half of each is random, so that callers that failed together do not repeat together.
+func Backoff(total time.Duration, retries, n int) time.Duration {
+	share := float64(total) / float64((int64(1)<<min(retries, 30))-1)
+	d := share * float64(int64(1)<<min(n, 30))
+	return time.Duration(d/2 + rand.Float64()*d/2)
 }

@@ -24,3 +24,14 @@ func TestFor(t *testing.T) {
 		}
 	})
 }
+
+func TestBackoff(t *testing.T) {
+	const total, retries = 7 * time.Second, 3
+	for n, most := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
+		for range 100 {
+			if d := Backoff(total, retries, n); d < most/2 || d > most {
+				t.Fatalf("the wait before retry %d is %v, want %v to %v", n, d, most/2, most)
+			}
+		}
+	}
+}

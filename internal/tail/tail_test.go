@@ -46,3 +46,27 @@ func TestManyWrite(t *testing.T) {
 		t.Errorf("%q, want the last hundred bytes without the ends of lines around them", got)
 	}
 }
+
+func TestHeadAndTailAreKept(t *testing.T) {
+	for _, n := range []int{0, 1, 9, 10, 11, 19, 20, 21, 1000} {
+		for _, step := range []int{1, 3, 7, 1000} {
+			h, whole := HeadTail{Most: 10}, ""
+			for i := range n {
+				whole += string(rune('a' + i%26))
+			}
+			for rest := whole; rest != ""; {
+				k := min(step, len(rest))
+				h.Add([]byte(rest[:k]))
+				rest = rest[k:]
+			}
+			head, tail, dropped := h.Kept()
+			want := whole
+			if n > 10 {
+				want = whole[:5] + whole[n-5:]
+			}
+			if got := string(head) + string(tail); got != want || dropped != int64(n-len(want)) {
+				t.Errorf("%d bytes by %d: %q and %d dropped, want %q", n, step, got, dropped, want)
+			}
+		}
+	}
+}

@@ -94,8 +94,8 @@ const (
 	FilesVolume    = "volume"    // of the engine
 )
 
-// options is Spec.Config of this provider.
-type options struct {
+// Options are Spec.Config of this provider.
+type Options struct {
 	// Image is the name of the image of the container.
 	Image string `json:"image,omitempty"`
 

@@ -42,7 +42,7 @@ const proofVersion = 4
 const gvisorRuntime = "runsc"
 
 // chooseRuntime returns the runtime for a policy; "" is the engine's default.
-func (p *Provider) chooseRuntime(ctx context.Context, policy driver.Policy, opts options) (string, error) {
+func (p *Provider) chooseRuntime(ctx context.Context, policy driver.Policy, opts Options) (string, error) {
 	runtime := opts.Runtime
 	if runtime == "" {
 		runtime = p.cfg.Runtime

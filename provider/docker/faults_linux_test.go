@@ -472,7 +472,7 @@ func TestIsolationThatNoContainerGives(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = p.chooseRuntime(t.Context(), driver.Policy{Isolation: driver.IsolationVM}, options{})
+	_, err = p.chooseRuntime(t.Context(), driver.Policy{Isolation: driver.IsolationVM}, Options{})
 	if fault.Of(err) != fault.Unsupported || !strings.HasPrefix(err.Error(), `isolation "vm": `) {
 		t.Errorf("got %v, want that the isolation is not to be had", err)
 	}

@@ -24,7 +24,7 @@ import (
 type handle struct {
 	p     *Provider
 	id    string
-	opts  options
+	opts  Options
 	proof *engineProof // of the engine, when the handle was built
 	dir   *wsdir.Handle
 

@@ -17,6 +17,7 @@ import (
 	"github.com/croft-run/croft/internal/host/guest/supervise"
 	"github.com/croft-run/croft/internal/host/guestbin"
 	"github.com/croft-run/croft/internal/host/wsdir"
+	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -193,20 +194,16 @@ func (p *Provider) ensureNewImage(ctx context.Context, id, image string) error {
 
 // capabilities returns the capabilities of a workspace.
 func (p *Provider) capabilities() driver.Capabilities {
-	caps := capabilities.Clone()
-	if p.cfg.Snapshots != nil {
-		caps[driver.CapSnapshot] = true
-	}
-	return caps
+	return capabilities.With(driver.CapSnapshot, p.cfg.Snapshots != nil)
 }
 
 // checkSpec refuses a spec that the provider can't fulfil, before anything is created. It
 // returns the options to record and the engine's proof.
-func (p *Provider) checkSpec(ctx context.Context, spec driver.Spec) (*options, *engineProof, error) {
-	if err := driver.CheckOpen(spec, Kind); err != nil {
+func (p *Provider) checkSpec(ctx context.Context, spec driver.Spec) (*Options, *engineProof, error) {
+	if err := driver.CheckOpen(spec, Kind, p.capabilities()); err != nil {
 		return nil, nil, err
 	}
-	opts := new(options)
+	opts := new(Options)
 	if err := driver.DecodeConfig(spec, opts); err != nil {
 		return nil, nil, err
 	}
@@ -225,9 +222,6 @@ func (p *Provider) checkSpec(ctx context.Context, spec driver.Spec) (*options, *
 		return nil, nil, fmt.Errorf("docker: open: %w", err)
 	}
 	opts.From = spec.From.Snapshot
-	if missing := p.capabilities().Missing(spec.Want); len(missing) > 0 {
-		return nil, nil, fmt.Errorf("docker: open: capabilities %v: %w: there are only %v", missing, fault.Failed, p.capabilities().Names())
-	}
 	runtime, err := p.chooseRuntime(ctx, spec.Policy, *opts)
 	var volume bool
 	if err == nil {
@@ -248,7 +242,7 @@ func (p *Provider) checkSpec(ctx context.Context, spec driver.Spec) (*options, *
 }
 
 // checkPolicy chooses the runtime for a policy, and checks that it can enforce the policy.
-func (p *Provider) checkPolicy(ctx context.Context, policy driver.Policy, opts options) (*engineProof, error) {
+func (p *Provider) checkPolicy(ctx context.Context, policy driver.Policy, opts Options) (*engineProof, error) {
 	if policy.Isolation.Rank() < 0 {
 		return nil, fmt.Errorf("isolation %q: %w: the levels are %v", policy.Isolation, fault.InvalidArgument, driver.Isolations)
 	}
@@ -276,12 +270,15 @@ const (
 )
 
 // initDir fills the directory, or the volume, of a new workspace.
-func (p *Provider) initDir(ctx context.Context, dir, id string, f *engineProof, from *snapshotOrigin, durable bool) error {
+func (p *Provider) initDir(ctx context.Context, dir, id string, f *engineProof, from snapshot.Tree, durable bool) error {
 	if f.Volume {
 		return p.createVolume(ctx, id, f, from, durable)
 	}
-	if err := from.extractTo(ctx, filepath.Join(dir, wsdir.FilesName), f, durable); err != nil {
-		return err
+	if from != nil {
+		opts := &snapshot.RestoreOptions{Sync: durable, Owner: f.fileOwner(), PlainModes: true}
+		if err := snapshot.Extract(ctx, from, filepath.Join(dir, wsdir.FilesName), opts); err != nil {
+			return err
+		}
 	}
 	return f.chownPath(filepath.Join(dir, wsdir.FilesName))
 }
@@ -355,18 +352,18 @@ func (p *Provider) attachWorkspace(ctx context.Context, m *wsdir.State) (*driver
 	if !h.onVolume() { // a power loss of the engine's host is not known here
 		t.Damaged = p.store.Damaged(m)
 	}
-	return &driver.Workspace{Ref: ref, Traits: t, Life: life, FS: h.dir.FS(), Shell: supervise.Shell(h.shell)}, nil
+	return &driver.Workspace{Ref: ref, Traits: t, Life: life, FS: h.dir.FS(), Shell: driver.ForwardShell(driver.Ask(h.shell))}, nil
 }
 
 // optionsOf returns the options in the state of a workspace.
-func optionsOf(m *wsdir.State) (opts options, err error) {
+func optionsOf(m *wsdir.State) (opts Options, err error) {
 	if driver.DecodeStrict(m.Own, &opts) != nil {
 		err = fmt.Errorf("the options in the state of the workspace are not valid: %w", fault.Failed)
 	}
 	return opts, err
 }
 
-func (p *Provider) newRef(m *wsdir.State, opts options) (driver.Ref, error) {
+func (p *Provider) newRef(m *wsdir.State, opts Options) (driver.Ref, error) {
 	return driver.NewRef(Kind, refPayload{ID: m.ID, Image: opts.Image, Runtime: opts.Runtime, Files: opts.Files}, p.capabilities(), m.Revision)
 }
 

@@ -14,44 +14,22 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A snapshotOrigin is the snapshot that a new workspace starts from; nil means empty.
-type snapshotOrigin struct{ tree snapshot.Tree }
-
-// findOrigin finds the snapshot that a new workspace starts from. It returns nil for a
-// workspace that exists, even if the snapshot was deleted.
-func (p *Provider) findOrigin(ctx context.Context, spec driver.Spec) (*snapshotOrigin, error) {
+// findOrigin finds the snapshot that a new workspace starts from. It returns nil for one that starts
+// empty, and for one that exists, even if the snapshot was deleted.
+func (p *Provider) findOrigin(ctx context.Context, spec driver.Spec) (snapshot.Tree, error) {
 	if spec.From.Snapshot == "" {
 		return nil, nil
-	}
-	if p.cfg.Snapshots == nil {
-		return nil, fmt.Errorf("docker: open: a snapshot to start from: %w: there is no snapshot store", fault.Unsupported)
 	}
 	if m, err := p.store.Read(spec.ID); err == nil {
 		if was, err := optionsOf(m); err == nil && was.From == spec.From.Snapshot {
 			return nil, nil
 		}
 	}
-	tree, m, err := p.cfg.Snapshots.Whole(ctx, spec.From.Snapshot)
-	if err == nil {
-		err = m.Permit(spec.ID, spec.Session.ID, spec.From.CrossSession)
-	}
+	tree, err := p.cfg.Snapshots.StartFrom(ctx, spec)
 	if err != nil {
 		return nil, fmt.Errorf("docker: open: %w", err)
 	}
-	return &snapshotOrigin{tree}, nil
-}
-
-// extractTo extracts the snapshot into the directory of a new workspace.
-func (o *snapshotOrigin) extractTo(ctx context.Context, dir string, f *engineProof, durable bool) error {
-	if o == nil {
-		return nil
-	}
-	return snapshot.Extract(ctx, o.tree, dir, &snapshot.RestoreOptions{Sync: durable, Owner: f.fileOwner(), PlainModes: true})
-}
-
-// writeTo writes the snapshot through the guest of a new workspace.
-func (o *snapshotOrigin) writeTo(ctx context.Context, to *driver.FS) error {
-	return snapshot.Write(ctx, o.tree, to, nil)
+	return tree, nil
 }
 
 // fileOwner returns the owner of the files of a workspace; nil means this process's user.

@@ -22,6 +22,7 @@ import (
 	"github.com/croft-run/croft/internal/host/guestbin"
 	"github.com/croft-run/croft/internal/host/guestproto"
 	"github.com/croft-run/croft/internal/host/wsdir"
+	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -68,7 +69,7 @@ func (p *Provider) useVolume(ctx context.Context, files, runtime, image string) 
 
 // createVolume creates the volume of a workspace, gives it to the workload, and fills it from
 // the snapshot, if there is one.
-func (p *Provider) createVolume(ctx context.Context, id string, f *engineProof, from *snapshotOrigin, durable bool) error {
+func (p *Provider) createVolume(ctx context.Context, id string, f *engineProof, from snapshot.Tree, durable bool) error {
 	labels, err := p.objectLabels(ctx, id, "")
 	if err != nil {
 		return err
@@ -91,7 +92,7 @@ func (p *Provider) createVolume(ctx context.Context, id string, f *engineProof, 
 			return err
 		}
 		defer c.Close() //nolint:errcheck // nothing is lost with it
-		return from.writeTo(ctx, c.Files())
+		return snapshot.Write(ctx, from, c.Files(), nil)
 	})
 }
 

@@ -152,7 +152,7 @@ func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspac
 // checkSpec refuses a spec that the provider can't fulfil, before anything is created. It
 // returns the options to record.
 func (p *Provider) checkSpec(spec driver.Spec) (*Options, error) {
-	if err := driver.CheckOpen(spec, Kind); err != nil {
+	if err := driver.CheckOpen(spec, Kind, p.remote(new(Options)).Capabilities()); err != nil {
 		return nil, err
 	}
 	opts := new(Options)

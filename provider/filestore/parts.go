@@ -44,10 +44,7 @@ func (p *Provider) initialParts(ctx context.Context, s *store, rec *record, spec
 	if known != nil { // it was created from it, even if the snapshot is gone
 		return nil, nil
 	}
-	tree, m, err := p.cfg.Snapshots.Whole(ctx, spec.From.Snapshot)
-	if err == nil {
-		err = m.Permit(spec.ID, spec.Session.ID, spec.From.CrossSession)
-	}
+	tree, err := p.cfg.Snapshots.StartFrom(ctx, spec)
 	if err != nil {
 		return nil, fmt.Errorf("filestore: open: %w", err)
 	}

@@ -128,7 +128,7 @@ func TestKilledInTheMiddleOfABigBody(t *testing.T) {
 	dir := t.TempDir()
 	p := newProvider(t, &Config{Dir: dir})
 	ws := open(t, p)
-	var pl refPayload
+	var pl driver.RefID
 	if err := json.Unmarshal(ws.Ref.Payload, &pl); err != nil {
 		t.Fatal(err)
 	}

@@ -151,11 +151,7 @@ func fixedTraits() driver.Traits {
 
 // capabilities returns the capabilities of a workspace.
 func (p *Provider) capabilities() driver.Capabilities {
-	caps := driver.NewCapabilities(driver.CapFS)
-	if p.cfg.Snapshots != nil {
-		caps[driver.CapSnapshot] = true
-	}
-	return caps
+	return driver.NewCapabilities(driver.CapFS).With(driver.CapSnapshot, p.cfg.Snapshots != nil)
 }
 
 // Open creates the workspace spec.ID or returns the existing one.
@@ -212,7 +208,7 @@ func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspac
 
 // checkSpec refuses, before anything is created, what the provider can't do.
 func (p *Provider) checkSpec(spec driver.Spec) (namespace string, explicit bool, err error) {
-	if err := driver.CheckOpen(spec, Kind); err != nil {
+	if err := driver.CheckOpen(spec, Kind, p.capabilities()); err != nil {
 		return "", false, err
 	}
 	if spec.Dir != "" {
@@ -221,28 +217,17 @@ func (p *Provider) checkSpec(spec driver.Spec) (namespace string, explicit bool,
 	if spec.From.Template != "" || spec.From.Snapshot != "" && p.cfg.Snapshots == nil {
 		return "", false, fmt.Errorf("filestore: open: a template, or a snapshot without a snapshot store: %w", fault.Unsupported)
 	}
-	if missing := p.capabilities().Missing(spec.Want); len(missing) > 0 {
-		return "", false, fmt.Errorf("filestore: open: capabilities %v: %w: this provider has %v", missing, fault.Failed, p.capabilities().Names())
-	}
 	if err := spec.Policy.Check(fixedTraits()); err != nil {
 		return "", false, fmt.Errorf("filestore: open: %w", err)
 	}
 	return namespaceOf(spec)
 }
 
-// refPayload is the payload of a ref.
-type refPayload struct {
-	ID string `json:"id"`
-}
-
 // Resolve attaches to the workspace that ref names.
 func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspace, error) {
-	var pl refPayload
-	if err := driver.DecodeRef(ref, Kind, &pl, p.cfg.Log); err != nil {
+	id, err := driver.DecodeRefID(ref, Kind, p.cfg.Log)
+	if err != nil {
 		return nil, err
-	}
-	if !driver.ValidID(pl.ID) {
-		return nil, fmt.Errorf("filestore: the payload of the ref is not valid: %w", fault.Failed)
 	}
 	if err := driver.CheckCapabilities(ref, p.capabilities()); err != nil {
 		return nil, err
@@ -253,7 +238,7 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 	}
 	var rec *record
 	err = s.view(ctx, func(t *tx) (err error) {
-		rec, err = t.readRecord(pl.ID)
+		rec, err = t.readRecord(id)
 		return err
 	})
 	if err != nil {
@@ -360,7 +345,7 @@ func (r *record) mayBeDamaged(boot string) bool {
 }
 
 func (w *space) newRef(r *record) (driver.Ref, error) {
-	return driver.NewRef(Kind, refPayload{ID: r.id}, w.p.capabilities(), r.revision)
+	return driver.NewRef(Kind, driver.RefID{ID: r.id}, w.p.capabilities(), r.revision)
 }
 
 func encodePolicy(p driver.Policy) (string, error) {

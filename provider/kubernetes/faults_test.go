@@ -24,7 +24,7 @@ import (
 // idOf returns the id of a workspace.
 func idOf(t testing.TB, ws *driver.Workspace) string {
 	t.Helper()
-	var pl refPayload
+	var pl driver.RefID
 	if err := driver.DecodeStrict(ws.Ref.Payload, &pl); err != nil {
 		t.Fatal(err)
 	}

@@ -17,9 +17,9 @@ import (
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/egress"
 	"github.com/croft-run/croft/internal/egress/proxies"
-	"github.com/croft-run/croft/internal/host/guest/supervise"
 	"github.com/croft-run/croft/internal/host/wsdir"
 	"github.com/croft-run/croft/internal/keylock"
+	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -93,11 +93,7 @@ func (p *Provider) Features() driver.Features {
 
 // capabilities returns the capabilities of a workspace.
 func (p *Provider) capabilities() driver.Capabilities {
-	caps := capabilities.Clone()
-	if p.cfg.Snapshots != nil {
-		caps[driver.CapSnapshot] = true
-	}
-	return caps
+	return capabilities.With(driver.CapSnapshot, p.cfg.Snapshots != nil)
 }
 
 // Open creates the workspace spec.ID or returns it if it exists. Its pod is created by the
@@ -130,7 +126,7 @@ func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspac
 // checkSpec refuses a spec that the provider can't fulfil, before anything is created. It
 // returns the options to record.
 func (p *Provider) checkSpec(spec driver.Spec) (opts options, err error) {
-	if err := driver.CheckOpen(spec, Kind); err != nil {
+	if err := driver.CheckOpen(spec, Kind, p.capabilities()); err != nil {
 		return opts, err
 	}
 	if err := driver.DecodeConfig(spec, &opts); err != nil {
@@ -163,9 +159,6 @@ func (p *Provider) checkSpec(spec driver.Spec) (opts options, err error) {
 		opts.Volume = ""
 	}
 	opts.From = spec.From.Snapshot
-	if missing := p.capabilities().Missing(spec.Want); len(missing) > 0 {
-		return opts, fmt.Errorf("kubernetes: open: capabilities %v: %w: there are only %v", missing, fault.Failed, p.capabilities().Names())
-	}
 	return opts, nil
 }
 
@@ -196,13 +189,12 @@ func (p *Provider) ensureWorkspace(ctx context.Context, spec driver.Spec, opts o
 	if err != nil && fault.Of(err) != fault.NotFound {
 		return nil, err
 	}
-	var from *snapshotOrigin
-	if err != nil || !st.Filled {
-		origin, ferr := p.findOrigin(ctx, spec)
-		if ferr != nil {
+	var from snapshot.Tree
+	if (err != nil || !st.Filled) && spec.From.Snapshot != "" {
+		var ferr error
+		if from, ferr = p.cfg.Snapshots.StartFrom(ctx, spec); ferr != nil {
 			return nil, ferr
 		}
-		from = origin
 	}
 	if err != nil {
 		if st, err = p.createState(ctx, spec, opts); fault.Of(err) == fault.AlreadyExists { // by another process
@@ -229,7 +221,7 @@ func (p *Provider) ensureWorkspace(ctx context.Context, spec driver.Spec, opts o
 }
 
 // fillWorkspace creates the volume of a new workspace, and writes the files that it starts with.
-func (p *Provider) fillWorkspace(ctx context.Context, st *state, from *snapshotOrigin, f *proof) (*state, error) {
+func (p *Provider) fillWorkspace(ctx context.Context, st *state, from snapshot.Tree, f *proof) (*state, error) {
 	var pod types.UID
 	var err error
 	if st.Options.Volume != VolumeEmptyDir {
@@ -309,24 +301,16 @@ func (p *Provider) setOpenState(id string, change func(*openState)) {
 	}
 }
 
-// refPayload is the content of a ref. It names no pod: pods are created again from the state.
-type refPayload struct {
-	ID string `json:"id"`
-}
-
 // Resolve attaches to the workspace that ref names.
 func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspace, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("kubernetes: resolve: %w", err)
 	}
-	var pl refPayload
-	if err := driver.DecodeRef(ref, Kind, &pl, p.cfg.Log); err != nil {
+	id, err := driver.DecodeRefID(ref, Kind, p.cfg.Log)
+	if err != nil {
 		return nil, err
 	}
-	if !driver.ValidID(pl.ID) {
-		return nil, fmt.Errorf("kubernetes: the payload of the ref is not valid: %w", fault.Failed)
-	}
-	st, err := p.readState(ctx, pl.ID)
+	st, err := p.readState(ctx, id)
 	switch {
 	case fault.Of(err) == fault.NotFound || err == nil && (st.Destroying || !st.Filled):
 		return nil, wsdir.Gone(Kind)
@@ -377,15 +361,15 @@ func (p *Provider) attachWorkspace(st *state, f *proof) (*driver.Workspace, erro
 	if p.cfg.Snapshots != nil {
 		life.Snapshot = h.snapshotAdapter(st).Module()
 	}
-	shell := supervise.Shell(h.shell)
+	shell := driver.ForwardShell(driver.Ask(h.shell))
 	if st.Policy.Network.None() {
 		shell.Dial = nil // processes can't listen on ports
 	}
-	return &driver.Workspace{Ref: ref, Traits: f.traits(st.Options.Volume), Life: life, FS: supervise.Files(h.files), Shell: shell}, nil
+	return &driver.Workspace{Ref: ref, Traits: f.traits(st.Options.Volume), Life: life, FS: driver.ForwardFS(driver.Ask(h.files), "Xattrs", "SetXattrs", "Import", "Protect", "ChangedPaths", "GitDirs"), Shell: shell}, nil
 }
 
 func (p *Provider) newRef(st *state) (driver.Ref, error) {
-	return driver.NewRef(Kind, refPayload{ID: st.ID}, p.capabilities(), st.Revision)
+	return driver.NewRef(Kind, driver.RefID{ID: st.ID}, p.capabilities(), st.Revision)
 }
 
 // hasWorkspaces reports whether the instance has a workspace.

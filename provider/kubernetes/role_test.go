@@ -196,7 +196,7 @@ func TestResolveWithoutRights(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ref, err := driver.NewRef(Kind, refPayload{ID: driver.NewID()}, p.capabilities(), 1)
+		ref, err := driver.NewRef(Kind, driver.RefID{ID: driver.NewID()}, p.capabilities(), 1)
 		if err != nil {
 			t.Fatal(err)
 		}

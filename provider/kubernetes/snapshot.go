@@ -15,26 +15,8 @@ func (p *Provider) SetSnapshots(store *snapshot.Store) { p.cfg.Snapshots = store
 
 var _ snapshot.Configurable = (*Provider)(nil)
 
-// A snapshotOrigin is the snapshot that a new workspace starts from; nil means empty.
-type snapshotOrigin struct{ tree snapshot.Tree }
-
-// findOrigin finds the snapshot that a new workspace starts from.
-func (p *Provider) findOrigin(ctx context.Context, spec driver.Spec) (*snapshotOrigin, error) {
-	if spec.From.Snapshot == "" {
-		return nil, nil
-	}
-	tree, m, err := p.cfg.Snapshots.Whole(ctx, spec.From.Snapshot)
-	if err == nil {
-		err = m.Permit(spec.ID, spec.Session.ID, spec.From.CrossSession)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return &snapshotOrigin{tree}, nil
-}
-
 // writeOrigin writes the files that a new workspace starts with, through its guest.
-func (p *Provider) writeOrigin(ctx context.Context, st *state, from *snapshotOrigin, f *proof) error {
+func (p *Provider) writeOrigin(ctx context.Context, st *state, from snapshot.Tree, f *proof) error {
 	writable := *st
 	writable.Policy.ReadOnly = false
 	l, err := p.newLaunch(&writable, f.Level)
@@ -46,7 +28,7 @@ func (p *Provider) writeOrigin(ctx context.Context, st *state, from *snapshotOri
 		return err
 	}
 	defer c.Close() //nolint:errcheck // nothing is lost with it
-	return snapshot.Write(ctx, from.tree, c.Files(), nil)
+	return snapshot.Write(ctx, from, c.Files(), nil)
 }
 
 // snapshotAdapter returns the snapshot adapter of the workspace.

@@ -96,7 +96,7 @@ func wantCode(t testing.TB, what string, err error, want fault.Code) {
 
 func idOf(t testing.TB, ws *driver.Workspace) string {
 	t.Helper()
-	var pl refPayload
+	var pl driver.RefID
 	if err := json.Unmarshal(ws.Ref.Payload, &pl); err != nil {
 		t.Fatal(err)
 	}

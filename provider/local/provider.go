@@ -197,14 +197,9 @@ func (p *Provider) canRun() error {
 
 // capabilitiesFor returns the capabilities of a workspace whose spec wants want.
 func (p *Provider) capabilitiesFor(want driver.Capabilities) driver.Capabilities {
-	caps := driver.NewCapabilities(driver.CapFS)
-	if p.canRun() == nil && (len(want.Names()) == 0 || want.Has(driver.CapShell)) {
-		caps[driver.CapShell] = true
-	}
-	if p.snapshots != nil && (len(want.Names()) == 0 || want.Has(driver.CapSnapshot)) {
-		caps[driver.CapSnapshot] = true
-	}
-	return caps
+	wants := func(c driver.Capability) bool { return len(want.Names()) == 0 || want.Has(c) }
+	caps := driver.NewCapabilities(driver.CapFS).With(driver.CapShell, wants(driver.CapShell) && p.canRun() == nil)
+	return caps.With(driver.CapSnapshot, wants(driver.CapSnapshot) && p.snapshots != nil)
 }
 
 // Open creates the workspace spec.ID or returns it if it exists.
@@ -227,7 +222,7 @@ func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspac
 
 // checkSpec refuses a spec that the provider can't fulfil, before anything is created.
 func (p *Provider) checkSpec(ctx context.Context, spec driver.Spec, caps driver.Capabilities) error {
-	if err := driver.CheckOpen(spec, Kind); err != nil {
+	if err := driver.CheckOpen(spec, Kind, spec.Want); err != nil { // what is missing is checked below, with the reason
 		return err
 	}
 	if spec.From.Template != "" {
@@ -271,14 +266,9 @@ func reasonSuffix(err error) string {
 	return "; " + err.Error()
 }
 
-// refPayload is the content of a ref.
-type refPayload struct {
-	ID string `json:"id"`
-}
-
 // Resolve attaches to the workspace that ref names.
 func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspace, error) {
-	var pl refPayload
+	var pl driver.RefID
 	has := p.capabilities()
 	has[driver.CapShell] = true // its absence is an error of its own, with the reason
 	m, err := p.store.Resolve(ctx, ref, &pl, &pl.ID, has)
@@ -322,7 +312,7 @@ func (p *Provider) attachWorkspace(ctx context.Context, m *wsdir.State, caps dri
 }
 
 func newRef(m *wsdir.State, caps driver.Capabilities) (driver.Ref, error) {
-	return driver.NewRef(Kind, refPayload{ID: m.ID}, caps.Clone(), m.Revision)
+	return driver.NewRef(Kind, driver.RefID{ID: m.ID}, caps.Clone(), m.Revision)
 }
 
 func (p *Provider) workspaceTraits(ctx context.Context, m *wsdir.State, caps driver.Capabilities) driver.Traits {

@@ -13,7 +13,6 @@ import (
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/host/cmdpolicy"
 	"github.com/croft-run/croft/internal/host/files"
-	"github.com/croft-run/croft/internal/host/guest/supervise"
 	"github.com/croft-run/croft/internal/host/wsdir"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -70,7 +69,7 @@ func (s *shell) shellModule() *driver.Shell { return s.p.shellBy(s.policyShell) 
 // shellBy returns a shell whose calls go to the module that ask returns. Without a guest
 // there is no Dial.
 func (p *Provider) shellBy(ask func(ctx context.Context) (*driver.Shell, error)) *driver.Shell {
-	out := supervise.Shell(ask)
+	out := driver.ForwardShell(driver.Ask(ask))
 	if p.inProcess {
 		out.Dial = nil
 	}

@@ -28,11 +28,11 @@ const journalsName = ".journals"
 // ownState is what this provider records in the state of a workspace.
 type ownState struct {
 	From    string   `json:"from,omitempty"` // the snapshot that it started with
-	Options *options `json:"options,omitempty"`
+	Options *Options `json:"options,omitempty"`
 }
 
-// options are the options of a workspace, in Spec.Config.
-type options struct {
+// Options are the options of a workspace, in Spec.Config.
+type Options struct {
 	Allow    []string `json:"allow,omitempty"`    // paths outside of the workspace that commands may name, such as a program
 	AllowEnv []string `json:"allowEnv,omitempty"` // as Config.AllowEnv
 	Writable []string `json:"writable,omitempty"` // with isolation: paths of the host that commands may read and write, too
@@ -41,7 +41,7 @@ type options struct {
 // encodeOwn checks the options of a workspace, and returns what is recorded of it.
 func (p *Provider) encodeOwn(spec driver.Spec) (json.RawMessage, error) {
 	own := ownState{From: spec.From.Snapshot}
-	var opts options
+	var opts Options
 	if err := driver.DecodeConfig(spec, &opts); err != nil {
 		return nil, err
 	}
@@ -68,10 +68,10 @@ func (p *Provider) encodeOwn(spec driver.Spec) (json.RawMessage, error) {
 }
 
 // optionsOf returns the options of a workspace.
-func optionsOf(m *wsdir.State) options {
+func optionsOf(m *wsdir.State) Options {
 	var o ownState
 	if driver.DecodeStrict(m.Own, &o) != nil || o.Options == nil {
-		return options{} // nothing was recorded
+		return Options{} // nothing was recorded
 	}
 	return *o.Options
 }
@@ -92,10 +92,7 @@ func (p *Provider) extractOrigin(ctx context.Context, spec driver.Spec) func(dir
 		return nil
 	}
 	return func(dir string) error {
-		tree, m, err := p.snapshots.Whole(ctx, spec.From.Snapshot)
-		if err == nil {
-			err = m.Permit(spec.ID, spec.Session.ID, spec.From.CrossSession)
-		}
+		tree, err := p.snapshots.StartFrom(ctx, spec)
 		if err != nil {
 			return err
 		}

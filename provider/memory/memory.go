@@ -85,16 +85,7 @@ func fixedTraits() driver.Traits {
 
 // capabilities returns the capabilities of a workspace.
 func (p *Provider) capabilities() driver.Capabilities {
-	caps := driver.NewCapabilities(driver.CapFS)
-	if p.Snapshots != nil {
-		caps[driver.CapSnapshot] = true
-	}
-	return caps
-}
-
-// refPayload is the payload of a ref.
-type refPayload struct {
-	ID string `json:"id"`
+	return driver.NewCapabilities(driver.CapFS).With(driver.CapSnapshot, p.Snapshots != nil)
 }
 
 // Open creates the workspace spec.ID, or applies spec.Policy to the existing one.
@@ -168,18 +159,15 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	var held refPayload
-	if err := driver.DecodeRef(ref, Kind, &held, p.Log); err != nil {
+	id, err := driver.DecodeRefID(ref, Kind, p.Log)
+	if err != nil {
 		return nil, err
 	}
-	if !driver.ValidID(held.ID) {
-		return nil, fmt.Errorf("memory: the payload of the ref is not valid: %w", fault.Failed)
-	}
 	p.mu.Lock()
-	t, ok := p.trees[held.ID]
+	t, ok := p.trees[id]
 	p.mu.Unlock()
 	if !ok {
-		return nil, fault.WithCause(fmt.Errorf("memory: resolve %s: %w: the files are gone", held.ID, fault.Failed), fault.CauseGone)
+		return nil, fault.WithCause(fmt.Errorf("memory: resolve %s: %w: the files are gone", id, fault.Failed), fault.CauseGone)
 	}
 	if err := errors.Join(t.checkRevision(ref), driver.CheckCapabilities(ref, p.capabilities())); err != nil {
 		return nil, err

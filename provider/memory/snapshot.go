@@ -34,10 +34,7 @@ func (p *Provider) fillFromSnapshot(ctx context.Context, t *tree, spec driver.Sp
 	if spec.From.Snapshot == "" {
 		return nil
 	}
-	stored, m, err := p.Snapshots.Whole(ctx, spec.From.Snapshot)
-	if err == nil {
-		err = m.Permit(spec.ID, spec.Session.ID, spec.From.CrossSession)
-	}
+	stored, err := p.Snapshots.StartFrom(ctx, spec)
 	if err != nil {
 		return fmt.Errorf("memory: open %s: %w", spec.ID, err)
 	}

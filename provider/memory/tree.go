@@ -93,7 +93,7 @@ func (h *handle) fsModule() *driver.FS {
 }
 
 func (t *tree) refLocked() (driver.Ref, error) {
-	return driver.NewRef(Kind, refPayload{ID: t.id}, t.p.capabilities(), t.revision)
+	return driver.NewRef(Kind, driver.RefID{ID: t.id}, t.p.capabilities(), t.revision)
 }
 
 func (t *tree) checkRevision(ref driver.Ref) error {

@@ -27,8 +27,8 @@ func TestWorkspaceAtAPath(t *testing.T) {
 		t.Fatal(err)
 	}
 	at, artifacts := filepath.Join(project, "out/ws"), filepath.Join(project, "out/artifacts")
-	cfg, err := json.Marshal(options{Throwaway: true, Template: filepath.Join(project, "template"), At: at,
-		Binds: []bind{{Dir: artifacts}, {Dir: project, ReadOnly: true}}})
+	cfg, err := json.Marshal(Options{Throwaway: true, Template: filepath.Join(project, "template"), At: at,
+		Binds: []Bind{{Dir: artifacts}, {Dir: project, ReadOnly: true}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,18 +105,18 @@ func TestPathsThatAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := newProvider(t, t.TempDir())
-	for name, opts := range map[string]options{
+	for name, opts := range map[string]Options{
 		"relative":                     {At: "work"},
 		"the system":                   {At: "/etc/x"},
 		"in the home":                  {At: homeOf(workloadName) + "/work"},
 		"root":                         {User: "root"},
 		"no name of a user":            {User: "a:b"},
 		"another home":                 {At: "/home/other"},
-		"inside a writable directory":  {Binds: []bind{{Dir: outer}, {Dir: inner, ReadOnly: true}}},
-		"the workspace in a writable":  {At: inner, Binds: []bind{{Dir: outer}}},
-		"through a symlink":            {At: filepath.Join(outer, "link", "srv"), Binds: []bind{{Dir: outer, ReadOnly: true}}},
-		"what is not there, read-only": {At: filepath.Join(outer, "none"), Binds: []bind{{Dir: outer, ReadOnly: true}}},
-		"twice":                        {Binds: []bind{{Dir: outer, ReadOnly: true}, {Dir: outer, ReadOnly: true}}},
+		"inside a writable directory":  {Binds: []Bind{{Dir: outer}, {Dir: inner, ReadOnly: true}}},
+		"the workspace in a writable":  {At: inner, Binds: []Bind{{Dir: outer}}},
+		"through a symlink":            {At: filepath.Join(outer, "link", "srv"), Binds: []Bind{{Dir: outer, ReadOnly: true}}},
+		"what is not there, read-only": {At: filepath.Join(outer, "none"), Binds: []Bind{{Dir: outer, ReadOnly: true}}},
+		"twice":                        {Binds: []Bind{{Dir: outer, ReadOnly: true}, {Dir: outer, ReadOnly: true}}},
 	} {
 		cfg, err := json.Marshal(opts)
 		if err != nil {

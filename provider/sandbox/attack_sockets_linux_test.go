@@ -118,7 +118,7 @@ func TestAttackSocketsOfTheHost(t *testing.T) {
 						s.Dir = dir
 						return
 					}
-					s.Config, _ = json.Marshal(options{Binds: []bind{{Dir: dir, ReadOnly: shown == "read-only"}}})
+					s.Config, _ = json.Marshal(Options{Binds: []Bind{{Dir: dir, ReadOnly: shown == "read-only"}}})
 				})
 				res := script(t, ws, "D="+dir+"\n"+connectAttack)
 				if got := strings.TrimSpace(string(res.Stdout)); got != "held" {
@@ -149,10 +149,10 @@ func TestSocketsOfTheHost(t *testing.T) {
 					}
 					defer l.Close() // connections wait in its queue
 				}
-				opts := options{Sockets: []string{filepath.Join(dir, "asked")}}
+				opts := Options{Sockets: []string{filepath.Join(dir, "asked")}}
 				spec := driver.Spec{ID: driver.NewID(), Kind: Kind, Dir: dir}
 				if shown != "in place" {
-					spec.Dir, opts.Binds = "", []bind{{Dir: dir, ReadOnly: shown == "read-only"}}
+					spec.Dir, opts.Binds = "", []Bind{{Dir: dir, ReadOnly: shown == "read-only"}}
 				}
 				spec.Config, _ = json.Marshal(opts)
 				if level == driver.IsolationProcess || level == driver.IsolationGVisor {
@@ -170,7 +170,7 @@ for ("asked/s", "other") { print IO::Socket::UNIX->new(Type => SOCK_STREAM, Peer
 			})
 		})
 	}
-	opts, _ := json.Marshal(options{Sockets: []string{t.TempDir()}})
+	opts, _ := json.Marshal(Options{Sockets: []string{t.TempDir()}})
 	_, err := newProvider(t, t.TempDir()).Open(t.Context(), driver.Spec{ID: driver.NewID(), Kind: Kind, Config: opts})
 	if fault.Of(err) != fault.InvalidArgument {
 		t.Errorf("sockets of a directory that is not shown: %v, want %s", err, fault.InvalidArgument)
@@ -190,7 +190,7 @@ func TestAttackSocketPathRace(t *testing.T) {
 			t.Fatal(err)
 		}
 		reached := hostSockets(t, dir)
-		ws := open(t, p, func(s *driver.Spec) { s.Config, _ = json.Marshal(options{Binds: []bind{{Dir: dir, ReadOnly: true}}}) })
+		ws := open(t, p, func(s *driver.Spec) { s.Config, _ = json.Marshal(Options{Binds: []Bind{{Dir: dir, ReadOnly: true}}}) })
 		res := script(t, ws, "D="+dir+` timeout 60 perl -MIO::Socket::UNIX -e '
 my $own = "$ENV{TMPDIR}/own"; my $at = "$ENV{TMPDIR}/at"; my $next = "$ENV{TMPDIR}/next";
 my $l = IO::Socket::UNIX->new(Type => SOCK_STREAM, Local => $own, Listen => 1000) or die "listen: $!";
@@ -395,7 +395,7 @@ func TestAttackFIFOsOfTheHost(t *testing.T) {
 						s.Dir = dir
 						return
 					}
-					s.Config, _ = json.Marshal(options{Binds: []bind{{Dir: dir, ReadOnly: true}}})
+					s.Config, _ = json.Marshal(Options{Binds: []Bind{{Dir: dir, ReadOnly: true}}})
 				})
 				res := script(t, ws, "cd "+dir+"; (echo attack > sub/fifo) 2>/dev/null; mv sub/fifo moved 2>/dev/null && echo x > moved; timeout 5 mkfifo own && (echo hi > own & cat own); true")
 				var buf [10]byte
@@ -437,7 +437,7 @@ func TestAttackLaterFIFOs(t *testing.T) {
 						s.Dir = dir
 						return
 					}
-					s.Config, _ = json.Marshal(options{Binds: []bind{{Dir: dir, ReadOnly: true}}})
+					s.Config, _ = json.Marshal(Options{Binds: []Bind{{Dir: dir, ReadOnly: true}}})
 				})
 				output(t, ws, "true")
 				fifo := filepath.Join(dir, "fifo")

@@ -36,7 +36,7 @@ type visibleDir struct {
 // place. A bind, or the workspace, may lie in a bind that is read-only: the outer one is
 // mounted first, and the workload can't move what is in it. Otherwise none may contain
 // another.
-func (p *Provider) checkBinds(spec driver.Spec, opts *options) error {
+func (p *Provider) checkBinds(spec driver.Spec, opts *Options) error {
 	if len(opts.Binds) > maxBinds {
 		return fmt.Errorf("%d directories: %w: at most %d can be shown", len(opts.Binds), fault.InvalidArgument, maxBinds)
 	}
@@ -55,18 +55,18 @@ func (p *Provider) checkBinds(spec driver.Spec, opts *options) error {
 		taken = append(taken, this)
 		opts.Binds[i] = b
 	}
-	slices.SortStableFunc(opts.Binds, func(x, y bind) int { return len(x.Dir) - len(y.Dir) }) // outer ones first
+	slices.SortStableFunc(opts.Binds, func(x, y Bind) int { return len(x.Dir) - len(y.Dir) }) // outer ones first
 	return nil
 }
 
 // checkSockets checks the directories of the option "sockets".
-func (o *options) checkSockets(spec driver.Spec, l *level) error {
+func (o *Options) checkSockets(spec driver.Spec, l *level) error {
 	if len(o.Sockets) > 0 && (l.noMounts || l.gvisor) {
 		return fmt.Errorf("sockets: %w: at the level %s no socket of the host can be reached", fault.Unsupported, l.name)
 	}
 	for i, dir := range o.Sockets {
 		dir = filepath.Clean(dir)
-		shows := func(b bind) bool { return !b.Empty && paths.Inside(b.Dir, dir) }
+		shows := func(b Bind) bool { return !b.Empty && paths.Inside(b.Dir, dir) }
 		if !filepath.IsAbs(dir) || !slices.ContainsFunc(o.Binds, shows) && (spec.Dir == "" || !paths.Inside(spec.Dir, dir)) {
 			return fmt.Errorf("sockets in %q: %w: name a directory that is shown, in place or by a bind, or one in it, from the root", dir, fault.InvalidArgument)
 		}
@@ -95,13 +95,13 @@ func (s visibleDir) checkNesting(other visibleDir) error {
 }
 
 // isMissing reports whether the bind is left out, because its directory does not exist.
-func (b bind) isMissing() bool {
+func (b Bind) isMissing() bool {
 	_, err := os.Stat(b.Dir)
 	return b.Optional && errors.Is(err, os.ErrNotExist)
 }
 
 // workspaceAt returns the path of a workspace inside.
-func workspaceAt(dir string, opts *options) string {
+func workspaceAt(dir string, opts *Options) string {
 	switch {
 	case dir != "":
 		return filepath.Clean(dir)
@@ -112,13 +112,13 @@ func workspaceAt(dir string, opts *options) string {
 }
 
 // userName returns the name of the workload's user inside.
-func (o *options) userName() string { return cmp.Or(o.User, workloadName) }
+func (o *Options) userName() string { return cmp.Or(o.User, workloadName) }
 
 // userNames matches the names that useradd accepts.
 var userNames = lazyregexp.New(`^[a-z_][a-z0-9_-]{0,31}$`)
 
 // checkUser checks the name of the workload's user.
-func (o *options) checkUser(l *level) error {
+func (o *Options) checkUser(l *level) error {
 	switch {
 	case o.User == "":
 		return nil
@@ -131,7 +131,7 @@ func (o *options) checkUser(l *level) error {
 }
 
 // checkGuestPath checks the path that a workspace is to have inside.
-func (o *options) checkGuestPath(spec driver.Spec, l *level) error {
+func (o *Options) checkGuestPath(spec driver.Spec, l *level) error {
 	if o.At == "" {
 		return nil
 	}
@@ -269,7 +269,7 @@ func (p *Provider) extraMounts(l *launch, u launchSpec) (before, after []guestpr
 }
 
 // bindMount returns the mount of a bind.
-func (p *Provider) bindMount(l *launch, u launchSpec, b bind, i int) (*checkedDir, guestproto.Mount, error) {
+func (p *Provider) bindMount(l *launch, u launchSpec, b Bind, i int) (*checkedDir, guestproto.Mount, error) {
 	ro := b.ReadOnly || u.policy.ReadOnly
 	if u.isLayered(b) {
 		layer := filepath.Join(u.layers, "bind"+strconv.Itoa(i))
@@ -293,7 +293,7 @@ func (p *Provider) bindMount(l *launch, u launchSpec, b bind, i int) (*checkedDi
 
 // isLayered reports whether a bind is an overlayfs, whose FIFOs do not lead to the host:
 // those of a toolchain, which has too many files to search for FIFOs.
-func (u launchSpec) isLayered(b bind) bool { return b.HideCredentials && u.level.canOverlay() }
+func (u launchSpec) isLayered(b Bind) bool { return b.HideCredentials && u.level.canOverlay() }
 
 // maxFIFOEntries bounds the search for FIFOs.
 const maxFIFOEntries = 2_000_000
@@ -324,7 +324,7 @@ func (u launchSpec) maskFIFOs(d *checkedDir, target string) ([]guestproto.Mount,
 }
 
 // maskBind returns the mounts that mask files in a bind.
-func (u launchSpec) maskBind(d *checkedDir, b bind) ([]guestproto.Mount, error) {
+func (u launchSpec) maskBind(d *checkedDir, b Bind) ([]guestproto.Mount, error) {
 	var mounts []guestproto.Mount
 	for _, name := range b.hide {
 		mounts = append(mounts, guestproto.Mount{Kind: guestproto.MountMask, Target: filepath.Join(b.Dir, name), Optional: true})

@@ -23,7 +23,7 @@ const cachesName = "caches"
 // checkCaches checks the caches of a workspace by the rules for binds. None may contain the
 // workspace, a bind or another cache, nor lie in one. Only the home of a cache may contain
 // read-only binds and further caches.
-func (p *Provider) checkCaches(spec driver.Spec, opts *options) error {
+func (p *Provider) checkCaches(spec driver.Spec, opts *Options) error {
 	if len(opts.Caches) > maxCaches {
 		return fmt.Errorf("%d caches: %w: at most %d are possible", len(opts.Caches), fault.InvalidArgument, maxCaches)
 	}
@@ -66,7 +66,7 @@ func (p *Provider) checkCaches(spec driver.Spec, opts *options) error {
 }
 
 // check checks a cache by itself.
-func (c cache) check() error {
+func (c Cache) check() error {
 	switch {
 	case !filepath.IsAbs(c.Dir):
 		return fmt.Errorf("cache %q: %w: the path must be absolute", c.Dir, fault.InvalidArgument)
@@ -83,20 +83,20 @@ func (c cache) check() error {
 	return checkNotSystem(c.Home)
 }
 
-func (c cache) exists() bool {
+func (c Cache) exists() bool {
 	info, err := os.Stat(c.Dir)
 	return err == nil && info.IsDir()
 }
 
 // A layeredCache is a cache with a private layer over it.
 type layeredCache struct {
-	cache
+	Cache
 	layer string // directory that contains upper and work of the overlayfs
 }
 
 // addCaches sets the caches, with their variables. Where there can be no layer, a cache
 // becomes a read-only bind or is left out.
-func (u *launchSpec) addCaches(caches []cache) {
+func (u *launchSpec) addCaches(caches []Cache) {
 	layers := u.level.canOverlay() && u.image == ""
 	for i, c := range caches {
 		switch {
@@ -105,7 +105,7 @@ func (u *launchSpec) addCaches(caches []cache) {
 		case layers:
 			u.caches = append(u.caches, layeredCache{c, filepath.Join(u.layers, strconv.Itoa(i))})
 		case c.ReadOnly && !u.level.noMounts:
-			u.binds = append(slices.Clone(u.binds), bind{Dir: c.Dir, ReadOnly: true, hide: c.Hide})
+			u.binds = append(slices.Clone(u.binds), Bind{Dir: c.Dir, ReadOnly: true, hide: c.Hide})
 		default:
 			continue
 		}

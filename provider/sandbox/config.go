@@ -80,8 +80,8 @@ type Config struct {
 // DefaultLease is the default of Config.Lease.
 const DefaultLease = 15 * time.Minute
 
-// options is Spec.Config of this provider.
-type options struct {
+// Options are Spec.Config of this provider.
+type Options struct {
 	// Throwaway makes the guest end with the process that started it.
 	Throwaway bool `json:"throwaway,omitempty"`
 
@@ -92,7 +92,7 @@ type options struct {
 
 	// Binds are further directories of the host, mounted at their own paths. Module
 	// FS does not reach them.
-	Binds []bind `json:"binds,omitempty"`
+	Binds []Bind `json:"binds,omitempty"`
 
 	// Sockets are absolute paths of directories of the host that are shown, in place or by
 	// a bind, or of directories in them: the workload may connect to Unix sockets there.
@@ -102,10 +102,10 @@ type options struct {
 
 	// Caches are package and build caches of the host, each with a private layer over it.
 	// Module FS does not reach them.
-	Caches []cache `json:"caches,omitempty"`
+	Caches []Cache `json:"caches,omitempty"`
 
 	// Volumes are directories of Config.Volumes. Module FS does not reach them.
-	Volumes []volume `json:"volumes,omitempty"`
+	Volumes []Volume `json:"volumes,omitempty"`
 
 	// Rootfs is a complete snapshot of the files of an image, which replace the programs
 	// of the host.
@@ -142,7 +142,7 @@ const (
 )
 
 // startDirs lists the lower directories that the workspace started on, topmost first.
-func (o *options) startDirs() []string {
+func (o *Options) startDirs() []string {
 	if o.Template == "" {
 		return nil
 	}
@@ -150,17 +150,17 @@ func (o *options) startDirs() []string {
 }
 
 // lowerDirs lists the lower directories of the overlayfs now, topmost first.
-func (o *options) lowerDirs() []string { return append(slices.Clone(o.Sealed), o.startDirs()...) }
+func (o *Options) lowerDirs() []string { return append(slices.Clone(o.Sealed), o.startDirs()...) }
 
-// A volume is a directory of Config.Volumes that commands see at a path.
-type volume struct {
+// A Volume is a directory of Config.Volumes that commands see at a path.
+type Volume struct {
 	Name     string `json:"name"` // in Config.Volumes
 	At       string `json:"at"`   // absolute path inside, outside of the workspace and the system's directories
 	ReadOnly bool   `json:"readOnly,omitempty"`
 }
 
-// A bind is a directory of the host that commands see at its own path.
-type bind struct {
+// A Bind is a directory of the host that commands see at its own path.
+type Bind struct {
 	Dir      string `json:"dir"` // absolute
 	ReadOnly bool   `json:"readOnly,omitempty"`
 
@@ -179,11 +179,11 @@ type bind struct {
 	hide []string // paths in it that are masked
 }
 
-// A cache is a directory of the host that commands see at its own path, as the lower layer
+// A Cache is a directory of the host that commands see at its own path, as the lower layer
 // of an overlayfs: they can change it, and the host's directory stays as it is. The upper
 // layer lives as long as the workspace. The host may change its directory meanwhile: see
 // package toolchain. A directory that does not exist is left out.
-type cache struct {
+type Cache struct {
 	Dir string `json:"dir"` // absolute
 
 	// Home is a directory above Dir, of the program that uses the cache: it is private

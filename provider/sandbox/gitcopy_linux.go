@@ -176,7 +176,7 @@ func (u *launchSpec) isShown(path string) bool {
 	if u.hostDir && paths.Inside(u.guestDir, path) {
 		return true
 	}
-	return slices.ContainsFunc(u.binds, func(b bind) bool { return !b.Empty && paths.Inside(b.Dir, path) })
+	return slices.ContainsFunc(u.binds, func(b Bind) bool { return !b.Empty && paths.Inside(b.Dir, path) })
 }
 
 // sweepGitCopies removes copies that are not listed: incomplete ones, and those of a

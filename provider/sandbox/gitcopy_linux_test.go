@@ -570,7 +570,7 @@ func TestPrivateGitThrowaway(t *testing.T) {
 		t.Skip("skipped: Traits: no directory in place with files that others run later")
 	}
 	before := digest(t, filepath.Join(dir, ".git")) + digest(t, filepath.Join(beside, ".git"))
-	cfg, err := json.Marshal(options{Throwaway: true, Binds: []bind{{Dir: beside}}})
+	cfg, err := json.Marshal(Options{Throwaway: true, Binds: []Bind{{Dir: beside}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ import (
 )
 
 // newLaunchSpec returns the launch spec of the guest of m at a level.
-func (p *Provider) newLaunchSpec(l *level, m *wsdir.State, opts options) (*launchSpec, error) {
+func (p *Provider) newLaunchSpec(l *level, m *wsdir.State, opts Options) (*launchSpec, error) {
 	bin, err := p.binary()
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: %w", err)

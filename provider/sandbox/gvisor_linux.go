@@ -161,7 +161,7 @@ func (k *gvisorLaunch) addMounts() {
 	if home := homeOf(k.spec.user); home != k.spec.guestDir {
 		tmpfs(home, fmt.Sprintf("mode=700,uid=%d,gid=%d%s", user, user, tmpfsSize(memory, 8)))
 	}
-	holding := func(b bind) bool { return paths.Inside(b.Dir, k.spec.guestDir) }
+	holding := func(b Bind) bool { return paths.Inside(b.Dir, k.spec.guestDir) }
 	for _, b := range k.spec.binds {
 		if holding(b) {
 			k.addBind(b.Dir, b.ReadOnly || k.spec.policy.ReadOnly)

@@ -33,11 +33,11 @@ type handle struct {
 	disk          wsdir.DiskUse
 
 	mu   sync.Mutex
-	opts options // guarded by mu
+	opts Options // guarded by mu
 }
 
 // currentOptions returns the options of the workspace, which Seal changes.
-func (h *handle) currentOptions() options {
+func (h *handle) currentOptions() Options {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.opts

@@ -36,7 +36,7 @@ var ownDirs = []string{"proc", "dev", "sys", "tmp", "run", "home", "root"}
 
 // checkRootfs finds the image of a workspace, and extracts it the first time. An existing
 // workspace keeps its own.
-func (p *Provider) checkRootfs(ctx context.Context, spec driver.Spec, opts *options, l *level) error {
+func (p *Provider) checkRootfs(ctx context.Context, spec driver.Spec, opts *Options, l *level) error {
 	if opts.Rootfs == "" {
 		return nil
 	}
@@ -44,7 +44,7 @@ func (p *Provider) checkRootfs(ctx context.Context, spec driver.Spec, opts *opti
 		return fmt.Errorf("image: %w: it needs isolation %s", fault.Unsupported, driver.IsolationNamespaces)
 	}
 	if m, err := p.store.Read(spec.ID); err == nil {
-		var was options
+		var was Options
 		if err := driver.DecodeStrict(m.Own, &was); err == nil && was.Rootfs == opts.Rootfs {
 			opts.RootfsDir = was.RootfsDir
 			return nil

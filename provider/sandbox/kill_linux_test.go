@@ -262,7 +262,7 @@ func (g *killGround) verify(t *testing.T, round int, v victim) string {
 	defer p.Close()
 	live := []string{}
 	for _, ref := range []driver.Ref{g.over, g.plain} {
-		var pl refPayload
+		var pl driver.RefID
 		if err := json.Unmarshal(ref.Payload, &pl); err != nil {
 			t.Fatal(err)
 		}

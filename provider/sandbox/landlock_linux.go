@@ -100,7 +100,7 @@ func (p *Provider) addGrant(l *launch, dir string, list []string) ([]string, err
 
 // addGrantWithoutCredentials is addGrant for a directory that must have no credential files,
 // because without mounts they can't be masked.
-func (p *Provider) addGrantWithoutCredentials(l *launch, u launchSpec, b bind, list []string) ([]string, error) {
+func (p *Provider) addGrantWithoutCredentials(l *launch, u launchSpec, b Bind, list []string) ([]string, error) {
 	d, err := p.openHostDir(b.Dir)
 	if err != nil {
 		return nil, err

@@ -80,7 +80,7 @@ type launchSpec struct {
 	lower       []string                        // lower directories of the overlayfs, topmost first; empty without overlayfs
 	layer       string                          // with lower: directory that contains upper and work of the overlayfs
 	hostDir     bool                            // in place: files is a directory of the user
-	binds       []bind                          // further directories of the host
+	binds       []Bind                          // further directories of the host
 	layers      string                          // directory of the upper layers of caches and toolchains
 	caches      []layeredCache                  // caches of the host with a layer over each
 	cacheEnv    map[string]string               // variables of the caches

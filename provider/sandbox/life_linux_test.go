@@ -61,7 +61,7 @@ func output(t testing.TB, ws *driver.Workspace, text string) string {
 // guestOf is the record of a workspace's guest.
 func idOf(t testing.TB, ws *driver.Workspace) string {
 	t.Helper()
-	var pl refPayload
+	var pl driver.RefID
 	if err := driver.DecodeRef(ws.Ref, Kind, &pl, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -352,7 +352,7 @@ func TestDestroyAndSweepEndGuests(t *testing.T) {
 	if err := a.Life.Destroy(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	var pl refPayload
+	var pl driver.RefID
 	if err := driver.DecodeRef(c.Ref, Kind, &pl, nil); err != nil {
 		t.Fatal(err)
 	}

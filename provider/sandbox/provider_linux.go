@@ -141,20 +141,16 @@ func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspac
 
 // capabilities returns the capabilities of a workspace.
 func (p *Provider) capabilities() driver.Capabilities {
-	caps := capabilities.Clone()
-	if p.cfg.Snapshots != nil {
-		caps[driver.CapSnapshot] = true
-	}
-	return caps
+	return capabilities.With(driver.CapSnapshot, p.cfg.Snapshots != nil)
 }
 
 // checkSpec refuses a spec that the provider can't fulfil, before anything is created. It
 // returns the options to record and the level.
-func (p *Provider) checkSpec(ctx context.Context, spec driver.Spec) (*options, *level, error) {
-	if err := driver.CheckOpen(spec, Kind); err != nil {
+func (p *Provider) checkSpec(ctx context.Context, spec driver.Spec) (*Options, *level, error) {
+	if err := driver.CheckOpen(spec, Kind, p.capabilities()); err != nil {
 		return nil, nil, err
 	}
-	opts := new(options)
+	opts := new(Options)
 	if err := driver.DecodeConfig(spec, opts); err != nil {
 		return nil, nil, err
 	}
@@ -174,9 +170,6 @@ func (p *Provider) checkSpec(ctx context.Context, spec driver.Spec) (*options, *
 	}
 	if err := errors.Join(checkRealDir(spec.Dir), checkMinimums(spec.Policy.Limits)); err != nil {
 		return nil, nil, fmt.Errorf("sandbox: open: %w", err)
-	}
-	if missing := p.capabilities().Missing(spec.Want); len(missing) > 0 {
-		return nil, nil, fmt.Errorf("sandbox: open: capabilities %v: %w: there are only %v", missing, fault.Failed, p.capabilities().Names())
 	}
 	l, err := p.checkPolicy(ctx, spec.Policy)
 	if err == nil {
@@ -215,7 +208,7 @@ func (p *Provider) checkSpec(ctx context.Context, spec driver.Spec) (*options, *
 }
 
 // checkTemplate checks the template that the workspace is to start from.
-func (o *options) checkTemplate(spec driver.Spec) error {
+func (o *Options) checkTemplate(spec driver.Spec) error {
 	if spec.From.Template != "" {
 		if o.Template != "" {
 			return fmt.Errorf("sandbox: open: %w: the template is given twice, in the configuration and in Spec.From", fault.InvalidArgument)
@@ -401,14 +394,9 @@ func (p *Provider) resetLayer(layer string) error {
 	return nil
 }
 
-// refPayload is the content of a ref.
-type refPayload struct {
-	ID string `json:"id"`
-}
-
 // Resolve attaches to the workspace that ref names.
 func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspace, error) {
-	var pl refPayload
+	var pl driver.RefID
 	m, err := p.store.Resolve(ctx, ref, &pl, &pl.ID, p.capabilities())
 	if err != nil {
 		return nil, err
@@ -461,7 +449,7 @@ func (p *Provider) attachWorkspace(ctx context.Context, m *wsdir.State) (*driver
 	if (m.Dir != "" || len(h.opts.Binds) > 0) && h.opts.Git != GitShared {
 		files.GitDirs = h.gitDirs
 	}
-	shell := supervise.Shell(h.shell)
+	shell := driver.ForwardShell(driver.Ask(h.shell))
 	if l.noMounts { // the workload has no sockets but Unix sockets
 		shell.Dial = nil
 	}
@@ -475,10 +463,10 @@ func (p *Provider) attachWorkspace(ctx context.Context, m *wsdir.State) (*driver
 }
 
 func (p *Provider) newRef(m *wsdir.State) (driver.Ref, error) {
-	return driver.NewRef(Kind, refPayload{ID: m.ID}, p.capabilities(), m.Revision)
+	return driver.NewRef(Kind, driver.RefID{ID: m.ID}, p.capabilities(), m.Revision)
 }
 
-func (p *Provider) workspaceTraits(l *level, m *wsdir.State, opts options) driver.Traits {
+func (p *Provider) workspaceTraits(l *level, m *wsdir.State, opts Options) driver.Traits {
 	t := p.levelTraits(l, diskEnforcement(m.Policy, opts.Throwaway))
 	t.Root = workspaceAt(m.Dir, &opts)
 	t.InPlace = len(opts.lowerDirs()) == 0

@@ -76,7 +76,7 @@ func (h *handle) seal(ctx context.Context, l *level) (layers snapshot.Base, move
 
 // sealLocked ends the guest, seals the files and adds the layer to o. It requires the lock
 // of the attachment.
-func (h *handle) sealLocked(ctx context.Context, o *options) error {
+func (h *handle) sealLocked(ctx context.Context, o *Options) error {
 	dir := h.p.store.Path(h.id)
 	lock, err := supervise.Lock(ctx, dir)
 	if err != nil {
@@ -161,7 +161,7 @@ func dropOverlayMarks(ctx context.Context, dir string) error {
 }
 
 // ownDir returns the directory with the workspace's own files: files, or the upper layer.
-func (p *Provider) ownDir(dir string, o *options) (string, error) {
+func (p *Provider) ownDir(dir string, o *Options) (string, error) {
 	if len(o.lowerDirs()) == 0 {
 		return filepath.Join(dir, wsdir.FilesName), nil
 	}
@@ -249,7 +249,7 @@ func (p *Provider) recoverSeal(ctx context.Context, m *wsdir.State) (*wsdir.Stat
 }
 
 // loadSealed copies the sealed layers of an existing workspace into its options.
-func (p *Provider) loadSealed(ctx context.Context, spec driver.Spec, opts *options) error {
+func (p *Provider) loadSealed(ctx context.Context, spec driver.Spec, opts *Options) error {
 	m, err := p.store.Read(spec.ID)
 	if err != nil {
 		return nil // it does not exist, or Ensure reports the error
@@ -257,7 +257,7 @@ func (p *Provider) loadSealed(ctx context.Context, spec driver.Spec, opts *optio
 	if m, err = p.completeInterrupted(ctx, m); err != nil {
 		return err
 	}
-	var was options
+	var was Options
 	if err := driver.DecodeStrict(m.Own, &was); err == nil {
 		opts.Sealed = was.Sealed
 	}

@@ -57,13 +57,13 @@ func (p *Provider) findOrigin(ctx context.Context, spec driver.Spec) (*snapshotO
 
 // startFrom finds the snapshot that a workspace starts from, and records it in the options.
 // An existing workspace keeps its layers, even if the snapshot was deleted.
-func (p *Provider) startFrom(ctx context.Context, spec driver.Spec, l *level, opts *options) (*snapshotOrigin, error) {
+func (p *Provider) startFrom(ctx context.Context, spec driver.Spec, l *level, opts *Options) (*snapshotOrigin, error) {
 	if spec.From.Snapshot == "" {
 		return nil, nil
 	}
 	opts.From = spec.From.Snapshot
 	if m, err := p.store.Read(spec.ID); err == nil {
-		var was options
+		var was Options
 		if err := driver.DecodeStrict(m.Own, &was); err == nil && was.From == opts.From {
 			opts.Template, opts.Layers = was.Template, was.Layers
 			return nil, nil
@@ -82,7 +82,7 @@ func (p *Provider) startFrom(ctx context.Context, spec driver.Spec, l *level, op
 // setOriginLayers sets the lower layers in the options of a new workspace. The snapshot
 // decides: it overrides a configured template, which is the one of the workspace that the
 // snapshot is of. Without overlayfs the files are copied instead.
-func (p *Provider) setOriginLayers(ctx context.Context, o *snapshotOrigin, l *level, opts *options) error {
+func (p *Provider) setOriginLayers(ctx context.Context, o *snapshotOrigin, l *level, opts *Options) error {
 	switch {
 	case o.manifest.Base.Name != "" && !l.canOverlay():
 		return fmt.Errorf("sandbox: open: a snapshot over a template: %w: isolation %s has no overlayfs", fault.Unsupported, l.name)
@@ -233,7 +233,7 @@ func (p *Provider) layersDir() string {
 
 // extractOrigin extracts the snapshot that a new workspace starts from into its directory,
 // unless a lower layer contains it.
-func (p *Provider) extractOrigin(ctx context.Context, o *snapshotOrigin, opts *options, dir string) error {
+func (p *Provider) extractOrigin(ctx context.Context, o *snapshotOrigin, opts *Options, dir string) error {
 	switch {
 	case o == nil || opts.Template != "" && o.manifest.Base == (snapshot.Base{}):
 		return nil
@@ -375,7 +375,7 @@ func (h *handle) checkIdle(ctx context.Context) error {
 	if supervise.ReadRecord(h.att.Dir) == nil {
 		return nil
 	}
-	sessions, err := supervise.Shell(h.shell).Sessions(ctx)
+	sessions, err := driver.ForwardShell(driver.Ask(h.shell)).Sessions(ctx)
 	if err != nil {
 		return err
 	}
@@ -466,7 +466,7 @@ func (p *Provider) neededLayers(ctx context.Context, live []string) (map[string]
 		if j, err := sealSection.Get(m); err == nil && j != nil {
 			needed[j.Layer] = true
 		}
-		var opts options
+		var opts Options
 		if err := driver.DecodeStrict(m.Own, &opts); err == nil {
 			for _, dir := range append(opts.lowerDirs(), opts.RootfsDir) {
 				needed[dir] = true

@@ -16,7 +16,7 @@ import (
 const maxVolumes = 32
 
 // checkVolumes checks the volumes of a workspace.
-func (p *Provider) checkVolumes(spec driver.Spec, opts *options, l *level) error {
+func (p *Provider) checkVolumes(spec driver.Spec, opts *Options, l *level) error {
 	if len(opts.Volumes) == 0 {
 		return nil
 	}
@@ -54,7 +54,7 @@ func (p *Provider) checkVolumes(spec driver.Spec, opts *options, l *level) error
 }
 
 // volumeMounts returns the mounts of the volumes.
-func (p *Provider) volumeMounts(opts options) []guestproto.Mount {
+func (p *Provider) volumeMounts(opts Options) []guestproto.Mount {
 	var mounts []guestproto.Mount
 	for _, v := range opts.Volumes {
 		mounts = append(mounts, guestproto.Mount{Kind: guestproto.MountBind, Source: filepath.Join(p.cfg.Volumes, v.Name), Target: v.At, ReadOnly: v.ReadOnly})

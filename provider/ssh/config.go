@@ -52,8 +52,8 @@ const (
 	DefaultTimeout = 2 * time.Minute
 )
 
-// options is Spec.Config of this provider.
-type options struct {
+// Options are Spec.Config of this provider.
+type Options struct {
 	// Host is the machine, as ssh is given it: HOST, USER@HOST or ssh://USER@HOST:PORT.
 	Host string `json:"host,omitempty"`
 
@@ -72,7 +72,7 @@ var validHost = regexp.MustCompile(`^(ssh://)?([A-Za-z0-9_.][A-Za-z0-9_.-]*@)?[A
 // validDir matches directories that need no quoting in any shell.
 var validDir = regexp.MustCompile(`^[A-Za-z0-9_./@+=-]+$`)
 
-func (o *options) check() error {
+func (o *Options) check() error {
 	switch {
 	case o.Host == "":
 		return fmt.Errorf("no machine: %w: set the option \"host\", such as in croft.yaml: providers: {NAME: {kind: ssh, options: {host: HOST}}}", fault.InvalidArgument)

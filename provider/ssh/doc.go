@@ -40,7 +40,7 @@
 // # Connections
 //
 // ssh is the program on PATH with the configuration, agent and known hosts of the user. Its
-// options are BatchMode=yes, so that it never asks, and StrictHostKeyChecking=yes: a host
+// Options are BatchMode=yes, so that it never asks, and StrictHostKeyChecking=yes: a host
 // whose key is not in known_hosts is refused. Each open workspace has one ssh process; users
 // who set ControlMaster in their ssh configuration share one connection among them.
 //

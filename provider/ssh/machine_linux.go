@@ -134,7 +134,7 @@ const locateMarker = "croft-machine"
 
 // locate finds the directory and the architecture of a machine, once per process, and
 // creates the directory.
-func (p *Provider) locate(ctx context.Context, opts *options) (machine, error) {
+func (p *Provider) locate(ctx context.Context, opts *Options) (machine, error) {
 	dir, err := remoteDir(opts.Dir)
 	if err != nil {
 		return machine{}, err

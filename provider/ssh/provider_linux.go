@@ -85,7 +85,7 @@ func (p *Provider) Probe(ctx context.Context) (driver.Traits, error) {
 	if p.cfg.Host == "" {
 		return machineTraits(), nil
 	}
-	opts := &options{Host: p.cfg.Host, Dir: p.cfg.Dir}
+	opts := &Options{Host: p.cfg.Host, Dir: p.cfg.Dir}
 	err := opts.check()
 	if err == nil {
 		var m machine
@@ -143,11 +143,11 @@ func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspac
 
 // checkSpec refuses a spec that the provider can't fulfil, before anything is created. It
 // returns the options to record.
-func (p *Provider) checkSpec(spec driver.Spec) (*options, error) {
-	if err := driver.CheckOpen(spec, Kind); err != nil {
+func (p *Provider) checkSpec(spec driver.Spec) (*Options, error) {
+	if err := driver.CheckOpen(spec, Kind, p.remote.Capabilities()); err != nil {
 		return nil, err
 	}
-	opts := new(options)
+	opts := new(Options)
 	if err := driver.DecodeConfig(spec, opts); err != nil {
 		return nil, err
 	}
@@ -169,7 +169,7 @@ func (p *Provider) checkSpec(spec driver.Spec) (*options, error) {
 
 // ensure creates the directory of the workspace on this host, with its location, or updates
 // an existing one.
-func (p *Provider) ensure(ctx context.Context, spec driver.Spec, opts *options) (*wsdir.State, error) {
+func (p *Provider) ensure(ctx context.Context, spec driver.Spec, opts *Options) (*wsdir.State, error) {
 	own, err := json.Marshal(opts)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", fault.Internal, err)

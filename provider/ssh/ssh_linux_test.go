@@ -539,7 +539,7 @@ func TestOptions(t *testing.T) {
 		}
 	}
 	for host, want := range map[string]bool{"host": true, "me@host.example": true, "ssh://me@host:22": true, "[::1]": true, "fe80::1%eth0": true, "-x": false, "a@-x": false, "": false} {
-		if got := (&options{Host: host, Dir: DefaultDir}).check() == nil; got != want {
+		if got := (&Options{Host: host, Dir: DefaultDir}).check() == nil; got != want {
 			t.Errorf("host %q: accepted %v, want %v", host, got, want)
 		}
 	}

@@ -74,6 +74,15 @@ func (s Capabilities) intersect(other Capabilities) Capabilities {
 	return both
 }
 
+// With returns a copy of the set, with c if has is true.
+func (s Capabilities) With(c Capability, has bool) Capabilities {
+	out := s.Clone()
+	if has {
+		out[c] = true
+	}
+	return out
+}
+
 // Clone returns a copy of the set.
 func (s Capabilities) Clone() Capabilities { return maps.Clone(s) }
 

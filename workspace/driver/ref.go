@@ -96,6 +96,23 @@ func DecodeRef(ref Ref, provider string, payload any, log *slog.Logger) error {
 	return nil
 }
 
+// A RefID is the payload of a ref that names nothing but the workspace.
+type RefID struct {
+	ID string `json:"id"`
+}
+
+// DecodeRefID is DecodeRef for a RefID, which it checks.
+func DecodeRefID(ref Ref, provider string, log *slog.Logger) (id string, err error) {
+	var payload RefID
+	if err := DecodeRef(ref, provider, &payload, log); err != nil {
+		return "", err
+	}
+	if !ValidID(payload.ID) {
+		return "", fmt.Errorf("%s: the payload of the ref is not valid: %w", provider, fault.Failed)
+	}
+	return payload.ID, nil
+}
+
 // CheckCapabilities refuses a ref that lists no capability, or one that is not in has, the
 // capabilities that the provider can build now.
 func CheckCapabilities(ref Ref, has Capabilities) error {
@@ -109,13 +126,17 @@ func CheckCapabilities(ref Ref, has Capabilities) error {
 	return nil
 }
 
-// CheckOpen refuses a spec that is not of the given kind, or that has no valid id.
-func CheckOpen(spec Spec, kind string) error {
+// CheckOpen refuses a spec that is not of the given kind, that has no valid id, or that wants more than
+// the capabilities has.
+func CheckOpen(spec Spec, kind string, has Capabilities) error {
 	if spec.Kind != kind {
 		return fmt.Errorf("%s: open: kind %q: %w: this provider is %q", kind, spec.Kind, fault.InvalidArgument, kind)
 	}
 	if !ValidID(spec.ID) {
 		return fmt.Errorf("%s: open: id %q: %w: an id is %d of [a-z0-9]", kind, spec.ID, fault.InvalidArgument, IDLength)
+	}
+	if missing := has.Missing(spec.Want); len(missing) > 0 {
+		return fmt.Errorf("%s: open: capabilities %v: %w: there are only %v", kind, missing, fault.Failed, has.Names())
 	}
 	return nil
 }

@@ -157,7 +157,7 @@ func (s *System) admitSandbox(ctx context.Context, spec *driver.Spec) error {
 		}
 		return nil
 	}
-	home, err := json.Marshal(map[string]any{"at": e2bHome, "user": e2bUser})
+	home, err := json.Marshal(sandbox.Options{At: e2bHome, User: e2bUser})
 	if err == nil {
 		own, err = mergeObjects(home, own, false)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/interp/codeblock"
+	"github.com/croft-run/croft/provider/sandbox"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -123,7 +124,7 @@ func (a *command) runCode(ctx context.Context, opts codeOptions, args []string) 
 	if err != nil {
 		return err
 	}
-	spec := workspace.Spec{Kind: sandboxKind, Want: driver.NewCapabilities(driver.CapFS, driver.CapShell, driver.CapCode)}
+	spec := workspace.Spec{Kind: sandbox.Kind, Want: driver.NewCapabilities(driver.CapFS, driver.CapShell, driver.CapCode)}
 	return a.inWorkspace(ctx, opts, spec, func(ws *workspace.Workspace) error {
 		if opts.blocks {
 			return a.codeBlocks(ctx, ws, source, codeblock.RunOptions{Language: opts.language, Dir: opts.dir, Env: env, Timeout: opts.timeout})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/provider/sandbox"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -100,7 +101,7 @@ func verdict(d client.Diagnosis) (text, next string) {
 		text, next = fmt.Sprintf("commands are isolated (%s)", works.Level), "croft run -- echo hello"
 	}
 	for _, p := range d.Providers {
-		if p.Kind != sandboxKind || p.Traits == nil {
+		if p.Kind != sandbox.Kind || p.Traits == nil {
 			continue
 		}
 		var unlimited []string

@@ -4,11 +4,12 @@ import (
 	"testing"
 
 	"github.com/croft-run/croft/client"
+	"github.com/croft-run/croft/provider/sandbox"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
 func TestVerdict(t *testing.T) {
-	limited := client.ProviderInfo{Kind: sandboxKind, Traits: &driver.Traits{Limits: driver.NoLimits("no cgroups")}}
+	limited := client.ProviderInfo{Kind: sandbox.Kind, Traits: &driver.Traits{Limits: driver.NoLimits("no cgroups")}}
 	works := func(l driver.Isolation) client.Level { return client.Level{Level: l, Works: true} }
 	fails := client.Level{Level: driver.IsolationNamespaces, Reason: "refused; run: x"}
 	for _, test := range []struct {

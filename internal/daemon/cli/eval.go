@@ -22,6 +22,8 @@ import (
 	"github.com/croft-run/croft/internal/host/toolchain"
 	"github.com/croft-run/croft/internal/locktmp"
 	"github.com/croft-run/croft/internal/server/mcpserver"
+	"github.com/croft-run/croft/provider/local"
+	"github.com/croft-run/croft/provider/sandbox"
 	"github.com/croft-run/croft/workspace"
 )
 
@@ -115,14 +117,14 @@ func (a *command) withEnvs(ctx context.Context, p *envFlags, cfg *suite.Config, 
 	if kind == "" {
 		kind = cfg.Croft.Provider
 	}
-	if kind != "" && kind != sandboxKind && (len(opts.Write) > 0 || p.host.wantsToolchains()) {
-		return usagef("--rw and --toolchain are for the provider %s", sandboxKind)
+	if kind != "" && kind != sandbox.Kind && (len(opts.Write) > 0 || p.host.wantsToolchains()) {
+		return usagef("--rw and --toolchain are for the provider %s", sandbox.Kind)
 	}
 	switch kind {
-	case "local":
+	case local.Kind:
 		opts.Envs = eval.Host{}
 		return f()
-	case "", sandboxKind:
+	case "", sandbox.Kind:
 	default:
 		return a.withProvider(ctx, kind, opts, f)
 	}
@@ -230,7 +232,7 @@ func (a *command) nodeStarter(provider string) func(context.Context, suite.NodeS
 
 // startNodeWithout starts Node on a host without a sandbox, which the error says.
 func (a *command) startNodeWithout(ctx context.Context, provider string, start suite.NodeStart, err error) (*suite.NodeProcess, error) {
-	if provider == "" || provider == sandboxKind {
+	if provider == "" || provider == sandbox.Kind {
 		return nil, fmt.Errorf("%w (with --provider local Node runs without a sandbox)", err)
 	}
 	a.note("croft: the suite's Node runs without a sandbox: %v", err)

@@ -16,6 +16,7 @@ import (
 	"github.com/croft-run/croft/internal/host/process"
 	"github.com/croft-run/croft/internal/host/toolchain"
 	"github.com/croft-run/croft/internal/paths"
+	"github.com/croft-run/croft/provider/sandbox"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -51,36 +52,9 @@ func (h *hostDirFlags) wantsToolchains() bool {
 	return len(h.toolchains) > 0 && !slices.Equal(h.toolchains, []string{toolchain.None})
 }
 
-// A boundDir is a directory of the host that is mounted, as an option of the sandbox.
-type boundDir struct {
-	Dir             string `json:"dir"`
-	ReadOnly        bool   `json:"readOnly,omitempty"`
-	HideCredentials bool   `json:"hideCredentials,omitempty"`
-	Optional        bool   `json:"optional,omitempty"`
-}
-
-// A layeredCache is a cache of the host with a private layer, as an option of the sandbox.
-type layeredCache struct {
-	Dir      string   `json:"dir"`
-	Home     string   `json:"home,omitempty"`
-	Var      string   `json:"var,omitempty"`
-	Hide     []string `json:"hide,omitempty"`
-	ReadOnly bool     `json:"readOnly,omitempty"`
-}
-
-// sandboxOptions are the options of the sandbox.
-type sandboxOptions struct {
-	Throwaway bool           `json:"throwaway,omitempty"`
-	Binds     []boundDir     `json:"binds,omitempty"`
-	Caches    []layeredCache `json:"caches,omitempty"`
-	Git       string         `json:"git,omitempty"`
-	Sockets   []string       `json:"sockets,omitempty"`
-	User      string         `json:"user,omitempty"`
-}
-
 // setUser gives the workload another user name if the host's user has the same one, and
 // directories below that home are shown.
-func (o *sandboxOptions) setUser(workspaceDir string) {
+func setUser(o *sandbox.Options, workspaceDir string) {
 	const workloadHome, other = "/home/croft", "agent"
 	shown := []string{workspaceDir}
 	for _, b := range o.Binds {
@@ -95,13 +69,13 @@ func (o *sandboxOptions) setUser(workspaceDir string) {
 }
 
 // boundDirs returns the directories of --rw and --ro, in this order, and those of --sockets.
-func (a *command) boundDirs(h hostDirFlags) (dirs []boundDir, sockets []string, err error) {
+func (a *command) boundDirs(h hostDirFlags) (dirs []sandbox.Bind, sockets []string, err error) {
 	shown, err := a.absoluteDirs(slices.Concat(h.rw, h.ro))
 	if err != nil {
 		return nil, nil, err
 	}
 	for i, dir := range shown {
-		dirs = append(dirs, boundDir{Dir: dir, ReadOnly: i >= len(h.rw)})
+		dirs = append(dirs, sandbox.Bind{Dir: dir, ReadOnly: i >= len(h.rw)})
 	}
 	sockets, err = a.absoluteDirs(h.sockets)
 	return dirs, sockets, err
@@ -127,8 +101,8 @@ func (a *command) absoluteDirs(dirs []string) ([]string, error) {
 // variables to its policy. project is the directory whose files choose versions. What
 // overlaps with the workspace or with a directory of opts is left out: that shows it, or
 // replaces it.
-func (a *command) addToolchains(names []string, project string, spec *workspace.Spec, opts *sandboxOptions) error {
-	defer func() { opts.setUser(spec.Dir) }()
+func (a *command) addToolchains(names []string, project string, spec *workspace.Spec, opts *sandbox.Options) error {
+	defer func() { setUser(opts, spec.Dir) }()
 	if len(names) == 0 {
 		return nil
 	}
@@ -151,12 +125,12 @@ func (a *command) addToolchains(names []string, project string, spec *workspace.
 	}
 	for _, dir := range toolchain.Dirs(found) {
 		if free(dir) {
-			opts.Binds = append(opts.Binds, boundDir{Dir: dir, ReadOnly: true, HideCredentials: true, Optional: true})
+			opts.Binds = append(opts.Binds, sandbox.Bind{Dir: dir, ReadOnly: true, HideCredentials: true, Optional: true})
 		}
 	}
 	for _, c := range toolchain.Caches(found) {
 		if free(c.Dir) && (c.Home == "" || free(c.Home)) {
-			opts.Caches = append(opts.Caches, layeredCache{Dir: c.Dir, Home: c.Home, Var: c.Var, Hide: c.Hide, ReadOnly: c.ReadOnly})
+			opts.Caches = append(opts.Caches, sandbox.Cache(c))
 		}
 	}
 	if spec.Policy.Env == nil {
@@ -177,10 +151,10 @@ func (a *command) checkSandbox(provider string, h hostDirFlags) error {
 		return nil
 	}
 	kind, err := a.providerKind(provider)
-	if err != nil || kind == sandboxKind {
+	if err != nil || kind == sandbox.Kind {
 		return err
 	}
-	return fmt.Errorf("--rw, --ro, --sockets and --toolchain: %w: a workspace of kind %s has one directory; they are for the provider %s", fault.Unsupported, kind, sandboxKind)
+	return fmt.Errorf("--rw, --ro, --sockets and --toolchain: %w: a workspace of kind %s has one directory; they are for the provider %s", fault.Unsupported, kind, sandbox.Kind)
 }
 
 // providerKind returns the kind of a provider of this host, by its name.
@@ -196,11 +170,11 @@ func (a *command) providerKind(name string) (string, error) {
 // isSandbox reports whether a provider of this host, by its name, is the sandbox.
 func (a *command) isSandbox(provider string) bool {
 	kind, err := a.providerKind(provider)
-	return err == nil && kind == sandboxKind
+	return err == nil && kind == sandbox.Kind
 }
 
 // noteCaches prints which caches start empty, where the isolation has no layers.
-func (a *command) noteCaches(ws client.Workspace, opts sandboxOptions) {
+func (a *command) noteCaches(ws client.Workspace, opts sandbox.Options) {
 	if len(opts.Caches) == 0 || ws.Traits == nil {
 		return
 	}

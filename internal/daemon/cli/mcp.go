@@ -23,6 +23,7 @@ import (
 	"github.com/croft-run/croft/internal/server/mcpserver"
 	"github.com/croft-run/croft/internal/suggest"
 	"github.com/croft-run/croft/internal/tool/snapshots"
+	"github.com/croft-run/croft/provider/sandbox"
 	"github.com/croft-run/croft/registry"
 	"github.com/croft-run/croft/tool"
 	"github.com/croft-run/croft/workspace"
@@ -534,14 +535,14 @@ func (a *command) openDir(ctx context.Context, opts toolFlags, dir string, d *di
 	if err != nil {
 		return nil, err
 	}
-	if kind != sandboxKind && (opts.git != "" || opts.host.given()) {
-		return nil, usagef("--git, --rw, --ro and --toolchain are for the provider %s", sandboxKind)
+	if kind != sandbox.Kind && (opts.git != "" || opts.host.given()) {
+		return nil, usagef("--git, --rw, --ro and --toolchain are for the provider %s", sandbox.Kind)
 	}
 	if err := opts.policy.apply(&spec, a.server != ""); err != nil {
 		return nil, err
 	}
-	own := sandboxOptions{Throwaway: true, Git: opts.git}
-	if kind == sandboxKind {
+	own := sandbox.Options{Throwaway: true, Git: opts.git}
+	if kind == sandbox.Kind {
 		if own.Binds, own.Sockets, err = a.boundDirs(opts.host); err != nil {
 			return nil, err
 		}
@@ -571,7 +572,7 @@ func (a *command) openDir(ctx context.Context, opts toolFlags, dir string, d *di
 // a toolchain, and refuses one that has some.
 func (a *command) defaultToolchains(ctx context.Context, sys *app.System, spec workspace.Spec) []string {
 	level := spec.Policy.Isolation
-	if p, err := sys.Mux.Provider(sandboxKind); err == nil && level != driver.IsolationProcess {
+	if p, err := sys.Mux.Provider(sandbox.Kind); err == nil && level != driver.IsolationProcess {
 		traits, _ := p.Probe(ctx) // opening the workspace fails with the same error
 		level = traits.Isolation
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/host/toolchain"
+	"github.com/croft-run/croft/provider/sandbox"
 	"github.com/croft-run/croft/registry"
 	"github.com/croft-run/croft/workspace"
 )
@@ -90,7 +91,7 @@ func (a *command) runInNewWorkspace(ctx context.Context, opts runOptions, words 
 	if err != nil {
 		return err
 	}
-	if spec.Kind == sandboxKind {
+	if spec.Kind == sandbox.Kind {
 		a.addGitIdentity(ctx, cmp.Or(spec.Dir, templateDir(&spec)), &spec)
 	}
 	return a.withClient(ctx, func(c *client.Client) (err error) {
@@ -123,11 +124,11 @@ func (a *command) runInNewWorkspace(ctx context.Context, opts runOptions, words 
 		res, err := a.runForeground(ctx, c, ws, opts.command.driverCommand(words), opts.command.tty || a.onTerminal())
 		if errors.As(err, new(*outcome)) && res.Cause == "" && spec.Dir == "" && spec.From.Template == "" && a.server == "" {
 			a.noteHostFile(words[1:])
-			if hint := installerHints[words[0]]; hint != "" && spec.Kind == sandboxKind {
+			if hint := installerHints[words[0]]; hint != "" && spec.Kind == sandbox.Kind {
 				a.note("croft: %s", hint)
 			}
 		}
-		if spec.Kind == sandboxKind && a.server == "" && len(opts.host.toolchains) == 0 {
+		if spec.Kind == sandbox.Kind && a.server == "" && len(opts.host.toolchains) == 0 {
 			a.noteToolchains(words[0], err, res.Duration)
 		}
 		return err
@@ -190,7 +191,7 @@ func (a *command) noteToolchains(program string, err error, took time.Duration) 
 	}
 }
 
-func (a *command) runSpec(opts runOptions) (workspace.Spec, sandboxOptions, error) {
+func (a *command) runSpec(opts runOptions) (workspace.Spec, sandbox.Options, error) {
 	spec := workspace.Spec{Labels: map[string]string{runLabel: "true"}}
 	if me := processIdentity("self"); me != "" && a.server == "" {
 		spec.Labels[runByLabel] = me
@@ -198,10 +199,10 @@ func (a *command) runSpec(opts runOptions) (workspace.Spec, sandboxOptions, erro
 	spec.Policy.Idle = runIdle
 	kind, err := a.runProvider(opts.provider, &spec)
 	if err != nil {
-		return spec, sandboxOptions{}, err
+		return spec, sandbox.Options{}, err
 	}
 	if err := opts.policy.apply(&spec, a.server != ""); err != nil {
-		return spec, sandboxOptions{}, err
+		return spec, sandbox.Options{}, err
 	}
 	// The workspace ends with the command, so that nothing is compared with its start.
 	spec.From.Live = filepath.IsAbs(spec.From.Template)
@@ -211,8 +212,8 @@ func (a *command) runSpec(opts runOptions) (workspace.Spec, sandboxOptions, erro
 
 // setRunDirs sets the directories of a run: without a template the first writable one, or a
 // read-only one that is alone, is the workspace, in place. The others are mounted beside it.
-func (a *command) setRunDirs(opts runOptions, kind string, spec *workspace.Spec) (sandboxOptions, error) {
-	own := sandboxOptions{Throwaway: true, Git: opts.git}
+func (a *command) setRunDirs(opts runOptions, kind string, spec *workspace.Spec) (sandbox.Options, error) {
+	own := sandbox.Options{Throwaway: true, Git: opts.git}
 	dirs, sockets, err := a.boundDirs(opts.host)
 	if err != nil {
 		return own, err
@@ -221,15 +222,15 @@ func (a *command) setRunDirs(opts runOptions, kind string, spec *workspace.Spec)
 		spec.Dir, spec.Policy.ReadOnly = dirs[0].Dir, dirs[0].ReadOnly
 		dirs = dirs[1:]
 	}
-	if kind != sandboxKind {
+	if kind != sandbox.Kind {
 		if len(dirs) > 0 {
 			return own, fmt.Errorf("run: %w: a workspace of kind %s has one directory: give --rw or --ro once", fault.Unsupported, kind)
 		}
 		if opts.host.wantsToolchains() {
-			return own, usagef("--toolchain is for the provider %s", sandboxKind)
+			return own, usagef("--toolchain is for the provider %s", sandbox.Kind)
 		}
 		if opts.git != "" || len(sockets) > 0 {
-			return own, usagef("--git and --sockets are for the provider %s", sandboxKind)
+			return own, usagef("--git and --sockets are for the provider %s", sandbox.Kind)
 		}
 		return own, setProviderOptions(opts.options, nil, spec)
 	}
@@ -271,16 +272,13 @@ func setProviderOptions(given string, own any, spec *workspace.Spec) error {
 	return err
 }
 
-// sandboxKind is the default kind of a run.
-const sandboxKind = "sandbox"
-
 // runProvider sets the provider of a run and returns its kind. Without the flag it is
 // a sandbox, whatever the configured default is, so that commands are isolated.
 func (a *command) runProvider(name string, spec *workspace.Spec) (kind string, err error) {
 	spec.Kind = name
 	if a.server != "" {
 		if name == "" {
-			spec.Kind = sandboxKind
+			spec.Kind = sandbox.Kind
 		}
 		return spec.Kind, nil
 	}
@@ -293,8 +291,8 @@ func (a *command) runProvider(name string, spec *workspace.Spec) (kind string, e
 	}
 	if name == "" {
 		spec.Kind = settings.Defaults.Provider
-		if kind != sandboxKind {
-			spec.Kind, kind = sandboxKind, sandboxKind
+		if kind != sandbox.Kind {
+			spec.Kind, kind = sandbox.Kind, sandbox.Kind
 		}
 	}
 	return kind, nil

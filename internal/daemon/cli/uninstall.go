@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -23,6 +25,7 @@ import (
 	"github.com/croft-run/croft/internal/daemon/config"
 	"github.com/croft-run/croft/internal/daemon/setup"
 	"github.com/croft-run/croft/internal/daemon/work"
+	"github.com/croft-run/croft/provider/ssh"
 )
 
 // An installedItem is something that Croft has put on this machine, or that only Croft uses.
@@ -265,9 +268,6 @@ func (a *command) hostItems(settings *config.Config) []installedItem {
 	return append(items, programItems()...)
 }
 
-// sshDefaultDir is DefaultDir of package provider/ssh, which this package does not import.
-const sshDefaultDir = "~/.cache/croft"
-
 // elsewhereItems lists what the configuration has Croft keep in places that others may use,
 // too. All of it is kept.
 func elsewhereItems(settings *config.Config) (items []installedItem) {
@@ -278,19 +278,12 @@ func elsewhereItems(settings *config.Config) (items []installedItem) {
 		items = append(items, installedItem{What: "bucket", Name: bucket, Note: "snapshots, templates and artifacts; other servers may use them"})
 	}
 	for _, name := range slices.Sorted(maps.Keys(settings.Providers)) {
-		if kind, _, err := settings.Provider(name); err != nil || kind != "ssh" {
+		var on ssh.Options
+		if kind, options, err := settings.Provider(name); err != nil || kind != ssh.Kind || json.Unmarshal(options, &on) != nil || on.Host == "" {
 			continue
 		}
-		options := settings.Providers[name].Options
-		host, _ := options["host"].(string)
-		if host == "" {
-			continue
-		}
-		dir, _ := options["dir"].(string)
-		if dir == "" {
-			dir = sshDefaultDir
-		}
-		items = append(items, installedItem{What: "machine", Name: host, Note: "croft-guest; to remove it: ssh " + host + " 'rm -r " + dir + "/bin'"})
+		dir := cmp.Or(on.Dir, ssh.DefaultDir)
+		items = append(items, installedItem{What: "machine", Name: on.Host, Note: "croft-guest; to remove it: ssh " + on.Host + " 'rm -r " + dir + "/bin'"})
 	}
 	if dir := settings.Evals.Dir; dir != "" {
 		if _, err := os.Lstat(dir); err == nil {

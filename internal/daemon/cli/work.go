@@ -30,6 +30,7 @@ import (
 	"github.com/croft-run/croft/internal/host/process"
 	"github.com/croft-run/croft/internal/host/toolchain"
 	"github.com/croft-run/croft/internal/lazyregexp"
+	"github.com/croft-run/croft/provider/local"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
@@ -271,13 +272,7 @@ func (a *command) workStart(ctx context.Context, opts workOptions) error {
 // addWorkDirs adds the directories of --rw and --ro, and the toolchains and caches of the
 // user, to the spec of a work. PATH has the directories of the agent's interpreter first.
 func (a *command) addWorkDirs(h hostDirFlags, start *work.Start, spec *workspace.Spec) error {
-	own := struct {
-		At string `json:"at,omitempty"`
-		sandboxOptions
-	}{}
-	if err := json.Unmarshal(spec.Config, &own); err != nil {
-		return err
-	}
+	own := start.SandboxOptions()
 	dirs, sockets, err := a.boundDirs(h)
 	if err != nil {
 		return err
@@ -286,7 +281,7 @@ func (a *command) addWorkDirs(h hostDirFlags, start *work.Start, spec *workspace
 	delete(spec.Policy.Env, "PATH")
 	shown := *spec
 	shown.Dir = start.Dir // the copy has the path of the project
-	if err := a.addToolchains(h.toolchains, start.Project.Dir, &shown, &own.sandboxOptions); err != nil {
+	if err := a.addToolchains(h.toolchains, start.Project.Dir, &shown, &own); err != nil {
 		return err
 	}
 	if len(start.Path) > 0 {
@@ -544,7 +539,7 @@ func (a *command) attachAgent(ctx context.Context, c *client.Client, ws *workspa
 func (a *command) endWork(ctx context.Context, c *client.Client, ws *workspace.Workspace, rec client.Workspace) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
-	if agent := work.FindAgent(rec.Labels[work.AgentLabel]); agent != nil && rec.Dir == "" && rec.Kind != work.HostKind {
+	if agent := work.FindAgent(rec.Labels[work.AgentLabel]); agent != nil && rec.Dir == "" && rec.Kind != local.Kind {
 		if err := a.saveHome(ctx, ws, agent); err != nil {
 			a.note("croft: the conversations of %s are not kept: %v", rec.Name, err)
 		}
@@ -741,7 +736,7 @@ func (a *command) runUnattended(ctx context.Context, c *client.Client, rec clien
 
 // detachedNetwork says what an agent lacks that no process has open: the proxy is in croft.
 func detachedNetwork(ws client.Workspace) string {
-	if ws.Kind == work.HostKind {
+	if ws.Kind == local.Kind {
 		return ""
 	}
 	return ", without network"

@@ -7,6 +7,7 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/daemon/work"
+	"github.com/croft-run/croft/provider/sandbox"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -77,7 +78,7 @@ func checkLinkedGit(start work.Options) error {
 // question.
 func (a *command) hasSandbox(ctx context.Context) bool {
 	for _, p := range a.providers {
-		if p.Kind() == sandboxKind {
+		if p.Kind() == sandbox.Kind {
 			_, err := p.Probe(ctx)
 			return fault.Of(err) != fault.Unsupported
 		}

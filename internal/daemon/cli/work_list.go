@@ -19,6 +19,7 @@ import (
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/daemon/work"
 	"github.com/croft-run/croft/internal/suggest"
+	"github.com/croft-run/croft/provider/local"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace"
 )
@@ -206,7 +207,7 @@ func (a *command) workAttach(ctx context.Context, opts workAttachOptions, args [
 			}
 		}
 		opts.start = opts.start.Again(labels)
-		opts.start.OnHost, opts.start.Isolation = w.Kind == work.HostKind, w.Policy.Isolation
+		opts.start.OnHost, opts.start.Isolation = w.Kind == local.Kind, w.Policy.Isolation
 		if err := checkYolo(opts.start); err != nil {
 			return err
 		}
@@ -513,7 +514,7 @@ func (a *command) changeAllowedOf(ctx context.Context, c *client.Client, ws clie
 	if remove {
 		verb = "no longer reaches"
 	}
-	if ws.Kind == work.HostKind {
+	if ws.Kind == local.Kind {
 		a.note("croft: %s reaches them %s: its network is open", ws.Name, map[bool]string{false: "already", true: "still"}[remove])
 		return nil
 	}

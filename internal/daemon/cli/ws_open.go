@@ -18,6 +18,7 @@ import (
 	"github.com/croft-run/croft/internal/daemon/app"
 	"github.com/croft-run/croft/internal/history"
 	"github.com/croft-run/croft/internal/suggest"
+	"github.com/croft-run/croft/provider/sandbox"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -109,8 +110,8 @@ func (a *command) wsOpen(ctx context.Context, opts wsOpenOptions) error {
 	})
 }
 
-func (a *command) openSpec(opts wsOpenOptions) (workspace.Spec, sandboxOptions, error) {
-	own := sandboxOptions{Git: opts.git}
+func (a *command) openSpec(opts wsOpenOptions) (workspace.Spec, sandbox.Options, error) {
+	own := sandbox.Options{Git: opts.git}
 	spec := workspace.Spec{
 		Name: opts.name, Kind: opts.provider,
 		Policy: workspace.Policy{ReadOnly: opts.readOnly, Durable: opts.durable, Persist: opts.persist, Idle: opts.idle},

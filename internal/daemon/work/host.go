@@ -7,13 +7,8 @@ import (
 	"strings"
 
 	"github.com/croft-run/croft/internal/host/cmdpolicy"
+	"github.com/croft-run/croft/provider/local"
 	"github.com/croft-run/croft/workspace"
-)
-
-// Kinds of the providers of works.
-const (
-	SandboxKind = "sandbox"
-	HostKind    = "local"
 )
 
 // startOnHost sets what a work without the sandbox starts with. Nothing is written to the
@@ -71,17 +66,10 @@ func (s *Start) hostKeys(u User) []string {
 	return slices.DeleteFunc(keys, func(name string) bool { return name == "" })
 }
 
-// hostOptions are the options of the provider local.
-type hostOptions struct {
-	Allow    []string `json:"allow,omitempty"`
-	AllowEnv []string `json:"allowEnv,omitempty"`
-	Writable []string `json:"writable,omitempty"`
-}
-
 // setHostOptions lets the command policy pass the program and the variables of the agent, and
 // the isolation its own files.
 func (s *Start) setHostOptions(u User) {
-	s.host = hostOptions{AllowEnv: s.hostKeys(u)}
+	s.host = local.Options{AllowEnv: s.hostKeys(u)}
 	if len(s.Argv) > 0 && filepath.IsAbs(s.Argv[0]) {
 		s.host.Allow = []string{filepath.Clean(s.Argv[0])}
 	}
@@ -94,7 +82,7 @@ func (s *Start) setHostOptions(u User) {
 
 // hostSpec completes the spec of a work without the sandbox.
 func (s *Start) hostSpec(spec workspace.Spec) (_ workspace.Spec, err error) {
-	spec.Kind = HostKind
+	spec.Kind = local.Kind
 	spec.From.Template, spec.From.Credentials = s.Project.Dir, s.Credentials
 	spec.Policy.Network.Open = true
 	spec.Policy.Env = map[string]string{}

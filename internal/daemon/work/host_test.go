@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/croft-run/croft/provider/local"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -51,7 +52,7 @@ func TestStartOnHost(t *testing.T) {
 		if err != nil || strings.Contains(string(data), "planted") {
 			t.Errorf("the spec has a secret: %s, %v", data, err)
 		}
-		if spec.Kind != HostKind || spec.Policy.Isolation != level || !spec.Policy.Network.Open || spec.From.Template != "/home/me/app" || spec.Dir != "" {
+		if spec.Kind != local.Kind || spec.Policy.Isolation != level || !spec.Policy.Network.Open || spec.From.Template != "/home/me/app" || spec.Dir != "" {
 			t.Errorf("the spec is %s", data)
 		}
 		if writes := strings.Contains(string(spec.Config), filepath.Join(home, ".claude.json")); writes != (level != driver.IsolationNone) {

@@ -18,6 +18,8 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/host/process"
+	"github.com/croft-run/croft/provider/local"
+	"github.com/croft-run/croft/provider/sandbox"
 	"github.com/croft-run/croft/secret"
 	"github.com/croft-run/croft/workspace"
 )
@@ -74,7 +76,7 @@ type Start struct {
 	Notes    []string          // for the user
 	Gateways []string          // of the model, as host:port, which the user named
 
-	host   hostOptions // with OnHost
+	host   local.Options // with OnHost
 	models []modelHost
 	creds  []credential
 	login  bool // a key or token of the agent was found
@@ -304,19 +306,6 @@ type Secret struct {
 	Plain bool // also over HTTP without TLS: the user named such an endpoint
 }
 
-// sandboxOptions are the options of the provider.
-type sandboxOptions struct {
-	At    string `json:"at,omitempty"`
-	Binds []bind `json:"binds,omitempty"`
-}
-
-type bind struct {
-	Dir             string `json:"dir"`
-	ReadOnly        bool   `json:"readOnly,omitempty"`
-	HideCredentials bool   `json:"hideCredentials,omitempty"`
-	Optional        bool   `json:"optional,omitempty"`
-}
-
 // sharedLogin is the text of LoginLabel.
 const sharedLogin = "shared"
 
@@ -331,7 +320,7 @@ func (o Options) Again(labels map[string]string) Options {
 	return o
 }
 
-// Spec returns the spec of the workspace, without a name.
+// Spec returns the spec of the workspace, without a name, and without SandboxOptions.
 func (s *Start) Spec() (workspace.Spec, error) {
 	name := "command"
 	switch {
@@ -341,7 +330,7 @@ func (s *Start) Spec() (workspace.Spec, error) {
 		name = filepath.Base(s.Argv[0])
 	}
 	const longest = 200
-	spec := workspace.Spec{Kind: SandboxKind, Policy: workspace.Policy{Isolation: s.Isolation}, Labels: map[string]string{ProjectLabel: s.Project.Key(), AgentLabel: name[:min(len(name), longest)]}}
+	spec := workspace.Spec{Kind: sandbox.Kind, Policy: workspace.Policy{Isolation: s.Isolation}, Labels: map[string]string{ProjectLabel: s.Project.Key(), AgentLabel: name[:min(len(name), longest)]}}
 	if s.ShareLogin {
 		spec.Labels[LoginLabel] = sharedLogin
 	}
@@ -357,19 +346,10 @@ func (s *Start) Spec() (workspace.Spec, error) {
 	if s.OnHost {
 		return s.hostSpec(spec)
 	}
-	var opts sandboxOptions
 	if s.InPlace {
 		spec.Dir = s.Project.Dir
 	} else {
 		spec.From.Template, spec.From.Credentials = s.Project.Dir, s.Credentials
-		opts.At = s.Dir
-	}
-	for _, dir := range s.ReadOnly {
-		// What lies in another directory is visible. The changes of a work are there without
-		// its agent, too.
-		if !slices.ContainsFunc(s.ReadOnly, func(other string) bool { return other != dir && isBelow(dir, other) }) {
-			opts.Binds = append(opts.Binds, bind{Dir: dir, ReadOnly: true, HideCredentials: true, Optional: true})
-		}
 	}
 	env := maps.Clone(s.Env)
 	if len(s.Path) > 0 {
@@ -377,9 +357,22 @@ func (s *Start) Spec() (workspace.Spec, error) {
 	}
 	spec.Policy.Env = env
 	spec.Policy.Network.Allow = s.rules()
-	var err error
-	spec.Config, err = json.Marshal(opts)
-	return spec, err
+	return spec, nil
+}
+
+// SandboxOptions returns the options of the sandbox.
+func (s *Start) SandboxOptions() (opts sandbox.Options) {
+	if !s.InPlace {
+		opts.At = s.Dir
+	}
+	for _, dir := range s.ReadOnly {
+		// What lies in another directory is visible. The changes of a work are there without
+		// its agent, too.
+		if !slices.ContainsFunc(s.ReadOnly, func(other string) bool { return other != dir && isBelow(dir, other) }) {
+			opts.Binds = append(opts.Binds, sandbox.Bind{Dir: dir, ReadOnly: true, HideCredentials: true, Optional: true})
+		}
+	}
+	return opts
 }
 
 // rules returns the network rules: the hosts of the model and of credentials, and the

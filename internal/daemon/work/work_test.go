@@ -12,8 +12,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/provider/sandbox"
 	"github.com/croft-run/croft/workspace"
 )
 
@@ -310,8 +312,9 @@ func TestProgram(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := fmt.Sprintf(`"binds":[{"dir":%q,"readOnly":true,"hideCredentials":true,"optional":true}]`, nvm); !strings.Contains(string(spec.Config), want) {
-		t.Errorf("options %s, want %s", spec.Config, want)
+	binds := []sandbox.Bind{{Dir: nvm, ReadOnly: true, HideCredentials: true, Optional: true}}
+	if diff := cmp.Diff(binds, s.SandboxOptions().Binds, cmpopts.IgnoreUnexported(sandbox.Bind{})); diff != "" {
+		t.Errorf("binds (-want +got):\n%s", diff)
 	}
 	if !strings.HasPrefix(spec.Policy.Env["PATH"], nvm+"/bin:") {
 		t.Errorf("PATH is %s", spec.Policy.Env["PATH"])

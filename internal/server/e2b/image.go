@@ -8,26 +8,16 @@ import (
 	"strings"
 
 	"github.com/croft-run/croft/fault"
+	provider "github.com/croft-run/croft/provider/sandbox"
 	"github.com/croft-run/croft/snapshot/template"
 )
 
-// The options of provider sandbox that sandboxes have.
-type providerOptions struct {
-	Volumes []volumeOption `json:"volumes,omitempty"`
-	Rootfs  string         `json:"rootfs,omitempty"`
-}
-
-type volumeOption struct {
-	Name string `json:"name"`
-	At   string `json:"at"`
-}
-
 // config returns the options of the provider, nil without any.
-func (p startingPoint) config(volumes []volumeOption) (json.RawMessage, error) {
+func (p startingPoint) config(volumes []provider.Volume) (json.RawMessage, error) {
 	if len(volumes) == 0 && p.Rootfs == "" {
 		return nil, nil
 	}
-	data, err := json.Marshal(providerOptions{volumes, p.Rootfs})
+	data, err := json.Marshal(provider.Options{Volumes: volumes, Rootfs: p.Rootfs})
 	if err != nil {
 		return nil, fmt.Errorf("e2b: %w: %w", fault.Internal, err)
 	}

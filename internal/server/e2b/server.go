@@ -4,13 +4,11 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
-	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
@@ -161,7 +159,7 @@ func (s *Server) Handles(r *http.Request) bool {
 
 // ServeHTTP answers a request for which Handles is true.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	defer s.recoverPanic(w, r)
+	defer httplog.Recover(w, r, s.log, s.writeError)
 	if s.IsTraffic(r) {
 		s.serveTraffic(w, r)
 		return
@@ -263,7 +261,7 @@ func (s *Server) handle(pattern string, scope auth.Scope, h handler) {
 		if a.next != "" {
 			w.Header().Set("X-Next-Token", a.next)
 		}
-		writeJSON(w, max(a.status, http.StatusOK), a.body)
+		httplog.WriteJSON(w, max(a.status, http.StatusOK), a.body)
 	})
 }
 
@@ -301,23 +299,6 @@ func (s *Server) auditToken(r *http.Request, purpose, tenant, route, target stri
 	}
 	ctx := auth.With(r.Context(), auth.Principal{Key: purpose, Tenant: tenant, Addr: r.RemoteAddr})
 	httpguard.Audit(ctx, s.cfg.Audit, httpguard.Call{Method: r.Method, Route: route, Target: target, Status: status})
-}
-
-func writeJSON(w http.ResponseWriter, status int, body any) {
-	if body == nil {
-		w.WriteHeader(status)
-		return
-	}
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(body); err != nil {
-		status = http.StatusInternalServerError
-		buf.Reset()
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	w.Write(buf.Bytes()) //nolint:errcheck // the client is gone
 }
 
 // problem is the body of an error.
@@ -361,7 +342,7 @@ func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
 	if auth.IsRate(err) { // the SDK repeats the request, which is of no use where a quota is full
 		w.Header().Set("Retry-After", "1")
 	}
-	writeJSON(w, p.Code, p)
+	httplog.WriteJSON(w, p.Code, p)
 }
 
 // logFailure logs an error that is the server's.
@@ -369,18 +350,6 @@ func (s *Server) logFailure(r *http.Request, status int, err error) {
 	if status >= http.StatusInternalServerError && status != http.StatusNotImplemented {
 		s.log.Error("e2b: request failed", "request", httplog.ID(r.Context()), "method", r.Method, "path", r.URL.Path, "error", err)
 	}
-}
-
-func (s *Server) recoverPanic(w http.ResponseWriter, r *http.Request) {
-	p := recover()
-	if p == nil {
-		return
-	}
-	if p == http.ErrAbortHandler { //nolint:errorlint // panics carry this very value
-		panic(p)
-	}
-	s.log.Error("e2b: handler panicked", "method", r.Method, "path", r.URL.Path, "panic", p, "stack", string(debug.Stack()))
-	s.writeError(w, r, fmt.Errorf("panic: %w", fault.Internal))
 }
 
 // maxBody bounds the JSON body of a request.

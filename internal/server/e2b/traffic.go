@@ -14,6 +14,7 @@ import (
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/lazyregexp"
 	"github.com/croft-run/croft/internal/server/e2b/envd"
+	"github.com/croft-run/croft/internal/server/httplog"
 	"github.com/croft-run/croft/registry"
 	"github.com/croft-run/croft/workspace"
 )
@@ -153,7 +154,7 @@ type gone struct {
 }
 
 func writeGone(w http.ResponseWriter, id, message string, port int) {
-	writeJSON(w, http.StatusBadGateway, gone{SandboxID: id, Message: message, Code: http.StatusBadGateway, Port: port})
+	httplog.WriteJSON(w, http.StatusBadGateway, gone{SandboxID: id, Message: message, Code: http.StatusBadGateway, Port: port})
 }
 
 // serveTraffic answers a request to a port of a sandbox.

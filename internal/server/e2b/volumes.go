@@ -20,6 +20,8 @@ import (
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/atomicfile"
 	"github.com/croft-run/croft/internal/host/files"
+	"github.com/croft-run/croft/internal/server/httplog"
+	provider "github.com/croft-run/croft/provider/sandbox"
 	"github.com/croft-run/croft/registry"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -96,14 +98,14 @@ func (v *volumeStore) find(ctx context.Context, ref string) (volume, error) {
 }
 
 // resolve returns the options of the provider for mounts.
-func (v *volumeStore) resolve(ctx context.Context, mounts []volumeMount) ([]volumeOption, error) {
-	var out []volumeOption
+func (v *volumeStore) resolve(ctx context.Context, mounts []volumeMount) ([]provider.Volume, error) {
+	var out []provider.Volume
 	for _, m := range mounts {
 		one, err := v.find(ctx, m.Name)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, volumeOption{one.ID, m.Path})
+		out = append(out, provider.Volume{Name: one.ID, At: m.Path})
 	}
 	return out, nil
 }
@@ -218,7 +220,7 @@ func (s *Server) serveWithToken(w http.ResponseWriter, r *http.Request) bool {
 	case err != nil:
 		s.writeError(w, r, err)
 	case a != nil:
-		writeJSON(w, max(a.status, http.StatusOK), a.body)
+		httplog.WriteJSON(w, max(a.status, http.StatusOK), a.body)
 	}
 	return true
 }

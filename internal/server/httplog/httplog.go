@@ -1,5 +1,5 @@
-// Package httplog gives each HTTP request an id, logs the request when it was answered,
-// and passes its route, status and duration to an observer.
+// Package httplog gives each HTTP request an id, logs the request when it was answered, passes its
+// route, status and duration to an observer, and writes answers in JSON.
 package httplog
 
 import (

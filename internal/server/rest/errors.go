@@ -2,7 +2,6 @@ package rest
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -84,9 +83,7 @@ func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
 		w.Header().Set("Retry-After", "1")
 	}
 	maps.Copy(w.Header(), p.header)
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(p.GetStatus())
-	json.NewEncoder(w).Encode(p) //nolint:errcheck // the client is gone
+	httplog.WriteJSON(w, p.GetStatus(), p)
 }
 
 // answerContext lets a transformer change the status of an answer: huma sets the status

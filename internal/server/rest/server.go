@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net/http"
 	"reflect"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -275,7 +274,7 @@ func decode(data []byte, v any) error {
 
 // ServeHTTP authenticates and routes one request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	defer s.recoverPanic(w, r)
+	defer httplog.Recover(w, r, s.log, s.writeError)
 	r, err := s.checkRequest(r)
 	if err != nil {
 		closeAfterAnswer(w)
@@ -343,19 +342,6 @@ func (s *Server) bufferedSize(r *http.Request, pattern string) int64 {
 		return s.cfg.MaxBody
 	}
 	return min(r.ContentLength, s.cfg.MaxBody)
-}
-
-// recoverPanic turns a panic into an error answer. It repanics with http.ErrAbortHandler.
-func (s *Server) recoverPanic(w http.ResponseWriter, r *http.Request) {
-	p := recover()
-	if p == nil {
-		return
-	}
-	if p == http.ErrAbortHandler { //nolint:errorlint // panics carry this very value
-		panic(p)
-	}
-	s.log.Error("handler panicked", "method", r.Method, "path", r.URL.Path, "panic", p, "stack", string(debug.Stack()))
-	s.writeError(w, r, fmt.Errorf("panic: %w", fault.Internal))
 }
 
 // op describes a route. Every route documents the same error schema.

@@ -138,9 +138,9 @@ func (e *editing) checkFormat(ctx context.Context, argv []string, o *Options) {
 		e.addNote("format: %s has no known option to check a file", e.project.Format)
 		return
 	}
-	stdout, stderr := &capture{limit: o.maxOutput()}, &capture{limit: o.maxOutput()}
+	stdout, stderr := newCapture(o.maxOutput()), newCapture(o.maxOutput())
 	j := job{argv: argv, dir: e.project.Format.Dir}
-	ran, err := j.run(ctx, e.ws, o, stdout.write, stderr.write)
+	ran, err := j.run(ctx, e.ws, o, stdout.Add, stderr.Add)
 	if err = unsupportedIfMissing(e.ws, argv, ran.Result, stdout, stderr, err); err != nil {
 		e.noteError(ctx, "format", argv[0], err)
 		return

@@ -6,49 +6,34 @@ import (
 	"strings"
 
 	"github.com/croft-run/croft/internal/plaintext"
+	"github.com/croft-run/croft/internal/tail"
 )
 
 // A capture keeps the head and the tail of a text.
-type capture struct {
-	limit   int
-	head    []byte
-	tail    []byte
-	dropped int64
-}
+type capture struct{ tail.HeadTail }
 
-func (c *capture) write(data []byte) {
-	if room := c.limit/2 - len(c.head); room > 0 {
-		n := min(room, len(data))
-		c.head = append(c.head, data[:n]...)
-		data = data[n:]
-	}
-	c.tail = append(c.tail, data...)
-	// The tail is moved only after it has doubled, which keeps writes cheap.
-	if over := len(c.tail) - c.limit/2; over > c.limit/2 {
-		c.dropped += int64(over)
-		c.tail = append(c.tail[:0], c.tail[over:]...)
-	}
-}
+func newCapture(limit int) *capture { return &capture{tail.HeadTail{Most: limit}} }
 
 // String returns the text, with a note of what was dropped.
 func (c *capture) String() string {
-	c.trimTail()
-	if c.dropped == 0 {
-		return plainText(string(c.head) + string(c.tail))
+	head, tail, dropped := c.Kept()
+	if dropped == 0 {
+		return plainText(string(head) + string(tail))
 	}
-	head, tail := plainText(string(c.head)), plainText(string(c.tail))
-	return fmt.Sprintf("%s\n... (%d bytes dropped) ...\n%s", strings.TrimSuffix(head, "\n"), c.dropped, tail)
+	text := strings.TrimSuffix(plainText(string(head)), "\n")
+	return fmt.Sprintf("%s\n... (%d bytes dropped) ...\n%s", text, dropped, plainText(string(tail)))
 }
 
-func (c *capture) trimTail() {
-	if over := len(c.tail) - c.limit/2; over > 0 {
-		c.dropped += int64(over)
-		c.tail = c.tail[over:]
-	}
+func (c *capture) dropped() int64 {
+	_, _, n := c.Kept()
+	return n
 }
 
 // bytes returns the kept bytes, for a parser.
-func (c *capture) bytes() []byte { return append(bytes.Clone(c.head), c.tail...) }
+func (c *capture) bytes() []byte {
+	kept, _ := c.Bytes()
+	return kept
+}
 
 // lineWriter calls back with whole lines, without their line ending. A line longer than the
 // limit comes in parts.

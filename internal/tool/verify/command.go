@@ -23,7 +23,7 @@ type Run struct {
 func Command(ctx context.Context, ws *workspace.Workspace, argv []string, dir string, opts *Options) (*Run, error) {
 	o := opts.orZero()
 	out := &Run{Command: argv, Dir: dir}
-	stdout, stderr := &capture{limit: o.maxOutput()}, &capture{limit: o.maxOutput()}
+	stdout, stderr := newCapture(o.maxOutput()), newCapture(o.maxOutput())
 	show := lineWriter{limit: 1 << 20, each: func(line []byte) {
 		if o.Progress != nil {
 			o.Progress(Progress{Line: plainText(string(line))})
@@ -31,7 +31,7 @@ func Command(ctx context.Context, ws *workspace.Workspace, argv []string, dir st
 	}}
 	j := job{argv: argv, dir: dir}
 	began := time.Now()
-	ran, err := j.run(ctx, ws, o, func(b []byte) { stdout.write(b); show.write(b) }, stderr.write)
+	ran, err := j.run(ctx, ws, o, func(b []byte) { stdout.Add(b); show.write(b) }, stderr.Add)
 	show.flush()
 	if err = unsupportedIfMissing(ws, argv, ran.Result, stdout, stderr, err); err != nil {
 		return nil, err
@@ -41,7 +41,7 @@ func Command(ctx context.Context, ws *workspace.Workspace, argv []string, dir st
 	if out.ExitCode != 0 || out.Cause != "" {
 		out.Notes = Hints(ws, ran.Refused, out.Stdout+"\n"+out.Stderr)
 	}
-	if out.Dropped = stdout.dropped + stderr.dropped; out.Dropped > 0 {
+	if out.Dropped = stdout.dropped() + stderr.dropped(); out.Dropped > 0 {
 		out.Session = ran.Session
 	}
 	return out, nil

@@ -272,13 +272,13 @@ func (c *Coverage) readPytest(report []byte, t runLocation) {
 }
 
 func (c *Coverage) run(ctx context.Context, ws *workspace.Workspace, j *job, o *Options) (jobResult, string, error) {
-	stdout, stderr := &capture{limit: 16 << 10}, &capture{limit: 16 << 10}
+	stdout, stderr := newCapture(16<<10), newCapture(16<<10)
 	show := lineWriter{limit: 1 << 20, each: func(line []byte) {
 		if o.Progress != nil {
 			o.Progress(Progress{Line: "coverage: " + plainText(string(line))})
 		}
 	}}
-	ran, err := j.run(ctx, ws, o, func(data []byte) { show.write(data); stdout.write(data) }, stderr.write)
+	ran, err := j.run(ctx, ws, o, func(data []byte) { show.write(data); stdout.Add(data) }, stderr.Add)
 	show.flush()
 	if err = unsupportedIfMissing(ws, j.argv, ran.Result, stdout, stderr, err); err != nil {
 		return ran, "", err

@@ -50,14 +50,14 @@ func Format(ctx context.Context, ws *workspace.Workspace, p profile.Project, opt
 		return nil, err
 	}
 	out := &Formatting{Language: string(p.Ecosystem), Dir: p.Dir, Command: argv, Changed: []Change{}}
-	stdout, stderr := &capture{limit: o.maxOutput()}, &capture{limit: o.maxOutput()}
+	stdout, stderr := newCapture(o.maxOutput()), newCapture(o.maxOutput())
 	j := job{argv: argv, dir: p.Format.Dir}
-	ran, err := j.run(ctx, ws, o, stdout.write, stderr.write)
+	ran, err := j.run(ctx, ws, o, stdout.Add, stderr.Add)
 	if err = unsupportedIfMissing(ws, argv, ran.Result, stdout, stderr, err); err != nil {
 		return nil, err
 	}
 	out.ExitCode, out.Stdout, out.Stderr = ran.ExitCode, stdout.String(), stderr.String()
-	out.Dropped = stdout.dropped + stderr.dropped
+	out.Dropped = stdout.dropped() + stderr.dropped()
 	if out.Dropped > 0 {
 		out.Session = ran.Session
 	}

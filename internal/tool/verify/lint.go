@@ -115,14 +115,14 @@ func runLinter(ctx context.Context, ws *workspace.Workspace, p profile.Project, 
 		out.Tool, parse = l.name, l.parse
 		j.argv = cargoFlags(argv, l.flags...)
 	}
-	stdout, stderr := &capture{limit: maxText}, &capture{limit: maxText}
+	stdout, stderr := newCapture(maxText), newCapture(maxText)
 	show := lineWriter{limit: 1 << 20, each: func(line []byte) {
 		if o.Progress != nil {
 			o.Progress(Progress{Line: plainText(string(line))})
 		}
 	}}
 	began := time.Now()
-	ran, err := j.run(ctx, ws, o, func(b []byte) { stdout.write(b); show.write(b) }, stderr.write)
+	ran, err := j.run(ctx, ws, o, func(b []byte) { stdout.Add(b); show.write(b) }, stderr.Add)
 	show.flush()
 	if err = unsupportedIfMissing(ws, argv, ran.Result, stdout, stderr, err); err != nil {
 		return nil, err
@@ -144,13 +144,13 @@ func runLinter(ctx context.Context, ws *workspace.Workspace, p profile.Project, 
 
 // keepOutput keeps the text output next to the findings.
 func (f *Findings) keepOutput(stdout, stderr *capture, ran jobResult, o *Options) {
-	a, b := &capture{limit: o.maxOutput()}, &capture{limit: o.maxOutput()}
+	a, b := newCapture(o.maxOutput()), newCapture(o.maxOutput())
 	if f.Tool != "eslint" && f.Tool != "cargo" { // these write JSON
-		a.write(stdout.bytes())
+		a.Add(stdout.bytes())
 	}
-	b.write(stderr.bytes())
+	b.Add(stderr.bytes())
 	f.Stdout, f.Stderr = a.String(), b.String()
-	f.Dropped = a.dropped + b.dropped
+	f.Dropped = a.dropped() + b.dropped()
 	if ran.StdoutDropped > 0 || ran.StderrDropped > 0 {
 		f.Session = ran.Session
 	}

@@ -174,8 +174,8 @@ func (t *testRun) buildStep(ctx context.Context, argv []string, dir string) (boo
 	}
 	r := t.report
 	r.Runner, r.Command, r.ExitCode, r.Cause, r.Duration = t.runner.name, argv, run.ExitCode, run.Cause, run.Duration
-	t.out.write([]byte(run.Stdout))
-	t.err.write([]byte(run.Stderr))
+	t.out.Add([]byte(run.Stdout))
+	t.err.Add([]byte(run.Stderr))
 	place := runLocation{root: t.ws.Traits().Root, dir: dir}
 	var res testResults
 	for _, d := range parseForms([]byte(run.Stdout+"\n"+run.Stderr), place, ccForm) {

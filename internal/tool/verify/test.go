@@ -209,7 +209,7 @@ type testRun struct {
 
 func newTestRun(ws *workspace.Workspace, p profile.Project, o *Options) *testRun {
 	t := &testRun{ws: ws, project: p, o: o, report: &Report{Language: string(p.Ecosystem), Dir: p.Dir, Failures: []Failure{}}}
-	t.out.limit, t.err.limit = o.maxOutput(), o.maxOutput()
+	t.out.Most, t.err.Most = o.maxOutput(), o.maxOutput()
 	return t
 }
 
@@ -253,7 +253,7 @@ const maxText = 16 << 20
 // run runs one command and adds its results.
 func (t *testRun) run(ctx context.Context, j *job) error {
 	place := runLocation{root: t.ws.Traits().Root, dir: j.dir, module: t.project.Name}
-	stdout, stderr := &capture{limit: maxText}, &capture{limit: maxText}
+	stdout, stderr := newCapture(maxText), newCapture(maxText)
 	gop := t.goParser(place)
 	show := lineWriter{limit: 1 << 20, each: t.showLine}
 	if gop != nil {
@@ -266,11 +266,11 @@ func (t *testRun) run(ctx context.Context, j *job) error {
 	ran, err := j.run(ctx, t.ws, &o, func(data []byte) {
 		show.write(data)
 		if gop == nil {
-			stdout.write(data)
+			stdout.Add(data)
 		}
 	}, func(data []byte) {
-		stderr.write(data)
-		t.err.write(data)
+		stderr.Add(data)
+		t.err.Add(data)
 	})
 	show.flush()
 	if err = unsupportedIfMissing(t.ws, j.argv, ran.Result, stdout, stderr, err); err != nil {
@@ -314,7 +314,7 @@ func (t *testRun) goParser(place runLocation) *goParser {
 		return nil
 	}
 	p := newGoParser(place)
-	p.text = func(s string) { t.out.write([]byte(s)) }
+	p.text = func(s string) { t.out.Add([]byte(s)) }
 	p.progress = func(done, failed int, line string) {
 		if t.o.Progress != nil {
 			t.o.Progress(Progress{Done: done, Failed: failed, Line: line})
@@ -328,11 +328,11 @@ func (t *testRun) showLine(line []byte) {
 	if bytes.HasPrefix(line, []byte(`{"reason":"`)) && t.runner.name == "cargo test" {
 		var m cargoMessage
 		if json.Unmarshal(line, &m) == nil && m.Message.Rendered != "" {
-			t.out.write([]byte(m.Message.Rendered))
+			t.out.Add([]byte(m.Message.Rendered))
 		}
 		return
 	}
-	t.out.write(append(bytes.Clone(line), '\n'))
+	t.out.Add(append(bytes.Clone(line), '\n'))
 	if t.o.Progress != nil {
 		t.done++
 		t.o.Progress(Progress{Line: plainText(string(line))})
@@ -347,7 +347,7 @@ func unsupportedIfMissing(ws *workspace.Workspace, argv []string, res driver.Res
 	}
 	if err == nil && res.ExitCode == 127 {
 		for _, c := range []*capture{stderr, stdout} {
-			if strings.Contains(string(c.head), program+": command not found") || strings.Contains(string(c.head), program+": No such file") {
+			if strings.Contains(string(c.bytes()), program+": command not found") || strings.Contains(string(c.bytes()), program+": No such file") {
 				return fmt.Errorf("verify: run: %w: %s: not found on PATH%s", fault.Unsupported, program, MissingHint(ws, program))
 			}
 		}
@@ -417,7 +417,7 @@ func (t *testRun) finishReport(ctx context.Context) *Report {
 	r := t.report
 	r.Finished = time.Now()
 	r.Stdout, r.Stderr = t.out.String(), t.err.String()
-	r.Dropped = t.out.dropped + t.err.dropped
+	r.Dropped = t.out.dropped() + t.err.dropped()
 	t.locateFiles(ctx)
 	switch {
 	case r.Cause != "":

@@ -11,7 +11,6 @@ package retry
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/croft-run/croft/fault"
@@ -114,17 +113,8 @@ func (p *Provider) callRetrying(ctx context.Context, call func(context.Context) 
 		if err == nil || !fault.IsTransient(err) || n >= p.opts.Retries {
 			return err
 		}
-		if p.opts.Wait(ctx, p.backoffDelay(n)) != nil {
+		if p.opts.Wait(ctx, sleep.Backoff(p.opts.For, p.opts.Retries, n)) != nil {
 			return err // the context ended; the error of the call says more
 		}
 	}
-}
-
-// backoffDelay returns the wait before retry n. The waits double and sum up to at most For.
-// Half of each is random (jitter), so that many clients do not retry at the same
-// time.
-func (p *Provider) backoffDelay(n int) time.Duration {
-	share := float64(p.opts.For) / float64((int64(1)<<min(p.opts.Retries, 30))-1)
-	d := share * float64(int64(1)<<min(n, 30))
-	return time.Duration(d/2 + rand.Float64()*d/2)
 }

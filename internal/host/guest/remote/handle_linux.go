@@ -20,7 +20,7 @@ type handle struct {
 	p       *Provider
 	id      string
 	machine Machine
-	from    *Origin // of a new workspace; may be nil
+	from    snapshot.Tree // of a new workspace; may be nil
 	dir     *wsdir.Handle
 	att     *supervise.Attachment[*guest.Client]
 }
@@ -134,7 +134,7 @@ func (h *handle) startGuest(ctx context.Context, m *wsdir.State, key string, cfg
 		return c, err
 	}
 	if fill {
-		if err := snapshot.Write(ctx, h.from.tree, c.Files(), nil); err != nil {
+		if err := snapshot.Write(ctx, h.from, c.Files(), nil); err != nil {
 			return nil, errors.Join(err, c.Close())
 		}
 		driver.Step(ctx, "files written")

@@ -76,11 +76,7 @@ type Provider struct {
 
 // Capabilities returns the capabilities of a workspace.
 func (p *Provider) Capabilities() driver.Capabilities {
-	caps := driver.NewCapabilities(driver.CapFS, driver.CapShell)
-	if p.Snapshots != nil {
-		caps[driver.CapSnapshot] = true
-	}
-	return caps
+	return driver.NewCapabilities(driver.CapFS, driver.CapShell).With(driver.CapSnapshot, p.Snapshots != nil)
 }
 
 // CheckSpec refuses a spec that no such provider can fulfil.
@@ -90,9 +86,6 @@ func (p *Provider) CheckSpec(spec driver.Spec) error {
 		return fmt.Errorf("%s: open: a directory in place: %w: the files are on another machine", p.Kind, fault.Unsupported)
 	case spec.From.Template != "":
 		return fmt.Errorf("%s: open: template %q: %w: it is not a snapshot", p.Kind, spec.From.Template, fault.Unsupported)
-	}
-	if missing := p.Capabilities().Missing(spec.Want); len(missing) > 0 {
-		return fmt.Errorf("%s: open: capabilities %v: %w: there are only %v", p.Kind, missing, fault.Failed, p.Capabilities().Names())
 	}
 	if err := spec.Policy.Check(p.Traits); err != nil {
 		return fmt.Errorf("%s: open: %w", p.Kind, err)
@@ -115,18 +108,13 @@ func (p *Provider) Ensure(ctx context.Context, spec driver.Spec, own []byte, rec
 	return m, atomicfile.SyncDir(p.Store.Path())
 }
 
-// refPayload is the content of a ref. The machine is in the directory on this host.
-type refPayload struct {
-	ID string `json:"id"`
-}
-
 func (p *Provider) newRef(m *wsdir.State) (driver.Ref, error) {
-	return driver.NewRef(p.Kind, refPayload{ID: m.ID}, p.Capabilities(), m.Revision)
+	return driver.NewRef(p.Kind, driver.RefID{ID: m.ID}, p.Capabilities(), m.Revision)
 }
 
 // Resolve attaches to the workspace that ref names, if its machine answers.
 func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspace, error) {
-	var pl refPayload
+	var pl driver.RefID
 	m, err := p.Store.Resolve(ctx, ref, &pl, &pl.ID, p.Capabilities())
 	if err != nil {
 		return nil, err
@@ -140,7 +128,7 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 
 // Attach connects to a workspace, for Open and Resolve. from is the snapshot that a new one
 // starts from, or nil.
-func (p *Provider) Attach(ctx context.Context, m *wsdir.State, from *Origin) (*driver.Workspace, error) {
+func (p *Provider) Attach(ctx context.Context, m *wsdir.State, from snapshot.Tree) (*driver.Workspace, error) {
 	h := &handle{p: p, id: m.ID, from: from}
 	var err error
 	if h.machine, err = p.Find(p.Store.Path(m.ID)); errors.Is(err, os.ErrNotExist) {
@@ -167,7 +155,7 @@ func (p *Provider) Attach(ctx context.Context, m *wsdir.State, from *Origin) (*d
 	}
 	t := p.Traits
 	t.Root = h.machine.Root()
-	return &driver.Workspace{Ref: ref, Traits: t, Life: life, FS: h.dir.FS(), Shell: p.Commands.Module(supervise.Shell(h.shell))}, nil
+	return &driver.Workspace{Ref: ref, Traits: t, Life: life, FS: h.dir.FS(), Shell: p.Commands.Module(driver.ForwardShell(driver.Ask(h.shell)))}, nil
 }
 
 // Sweep removes workspaces that are not in live, here and on their machines, and leftovers of

@@ -12,29 +12,20 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// An Origin is the snapshot that a new workspace starts from.
-type Origin struct{ tree snapshot.Tree }
-
 // FindOrigin finds the snapshot that a new workspace starts from; nil for one that starts
 // empty, or that exists, even if the snapshot was deleted.
-func (p *Provider) FindOrigin(ctx context.Context, spec driver.Spec) (*Origin, error) {
+func (p *Provider) FindOrigin(ctx context.Context, spec driver.Spec) (snapshot.Tree, error) {
 	if spec.From.Snapshot == "" {
 		return nil, nil
-	}
-	if p.Snapshots == nil {
-		return nil, fmt.Errorf("%s: open: a snapshot to start from: %w: there is no snapshot store", p.Kind, fault.Unsupported)
 	}
 	if m, err := p.Store.Read(spec.ID); err == nil && made.In(m) {
 		return nil, nil
 	}
-	tree, m, err := p.Snapshots.Whole(ctx, spec.From.Snapshot)
-	if err == nil {
-		err = m.Permit(spec.ID, spec.Session.ID, spec.From.CrossSession)
-	}
+	tree, err := p.Snapshots.StartFrom(ctx, spec)
 	if err != nil {
 		return nil, fmt.Errorf("%s: open: %w", p.Kind, err)
 	}
-	return &Origin{tree}, nil
+	return tree, nil
 }
 
 // originOf returns the snapshot that a workspace started from: the field "from" of the

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/server/httplog"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -237,7 +238,7 @@ func (s *Server) createContext(w http.ResponseWriter, r *http.Request) {
 		writeStatus(w, status, err)
 		return
 	}
-	writeJSON(w, http.StatusOK, c.contextOf(made))
+	httplog.WriteJSON(w, http.StatusOK, c.contextOf(made))
 }
 
 // startDefaults starts the contexts that a new sandbox has: those of Python and JavaScript, where
@@ -273,7 +274,7 @@ func (s *Server) listContexts(w http.ResponseWriter, r *http.Request) {
 	for _, k := range list {
 		res = append(res, c.contextOf(k))
 	}
-	writeJSON(w, http.StatusOK, res)
+	httplog.WriteJSON(w, http.StatusOK, res)
 }
 
 // restartContext serves POST /contexts/{id}/restart.

@@ -23,6 +23,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/server/httplog"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -239,7 +240,7 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 		return
 	}
-	writeJSON(w, http.StatusOK, list)
+	httplog.WriteJSON(w, http.StatusOK, list)
 }
 
 // decoded returns the body of a request without its encoding.
@@ -395,7 +396,7 @@ func (s *Server) compose(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 		return
 	}
-	writeJSON(w, http.StatusOK, info)
+	httplog.WriteJSON(w, http.StatusOK, info)
 }
 
 func (c *sandboxCall) composeFiles(ctx context.Context, sources []string, destination, user string) (fileInfo, error) {
@@ -480,7 +481,7 @@ func (s *Server) envs(w http.ResponseWriter, r *http.Request) {
 	if env == nil {
 		env = map[string]string{}
 	}
-	writeJSON(w, http.StatusOK, env)
+	httplog.WriteJSON(w, http.StatusOK, env)
 }
 
 // Metadata of files.

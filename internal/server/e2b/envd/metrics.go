@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/server/httplog"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -107,5 +108,5 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 		return
 	}
-	writeJSON(w, http.StatusOK, m)
+	httplog.WriteJSON(w, http.StatusOK, m)
 }

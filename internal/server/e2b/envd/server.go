@@ -3,7 +3,6 @@ package envd
 import (
 	"context"
 	"crypto/subtle"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -90,7 +89,9 @@ func New(cfg Config) *Server {
 	s.envd = mux
 
 	mux = http.NewServeMux()
-	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, "Request was successful") })
+	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) {
+		httplog.WriteJSON(w, http.StatusOK, "Request was successful")
+	})
 	mux.HandleFunc("POST /execute", s.execute)
 	mux.HandleFunc("GET /contexts", s.listContexts)
 	mux.HandleFunc("POST /contexts", s.createContext)
@@ -313,13 +314,6 @@ func (sb Sandbox) Authorize(r *http.Request) error {
 	return fmt.Errorf("%w: send the access token of the sandbox as %s, or sign the URL of a file", fault.Unauthenticated, tokenHeader)
 }
 
-// writeJSON writes a value as the answer.
-func writeJSON(w http.ResponseWriter, status int, v any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	json.NewEncoder(w).Encode(v) //nolint:errcheck // the client is gone
-}
-
 var rpcErrors = connect.NewErrorWriter()
 
 // IsCall reports whether a request is one of a Connect service.
@@ -351,7 +345,7 @@ func writeError(w http.ResponseWriter, err error) {
 }
 
 func writeStatus(w http.ResponseWriter, status int, err error) {
-	writeJSON(w, status, struct {
+	httplog.WriteJSON(w, status, struct {
 		Code    int    `json:"code"`
 		Message string `json:"message"`
 	}{status, fault.Public(err)})
