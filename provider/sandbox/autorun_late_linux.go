@@ -44,6 +44,8 @@ const (
 
 	maxWatched   = 20_000 // directories; beyond, each look is a walk
 	lateInterval = 250 * time.Millisecond
+	lateFirst    = 2 * time.Millisecond // the wait before the second attempt to protect a repository; it doubles
+	lateLast     = 10 * time.Second
 )
 
 // A gitWatch knows the entries named .git in directories of the user.
@@ -813,13 +815,40 @@ func (p *autorunProtection) canRead(name string) bool {
 	return unix.Close(fd) == nil
 }
 
+// A lateAttempt is when a repository that could not be protected is tried again: at first what writes
+// to it, such as git clone, may be in the way; later each attempt, which freezes the workload, is rare.
+type lateAttempt struct {
+	wait time.Duration
+	next time.Time
+}
+
+// lateRetry says when guardRepos looks again without an event. Nothing tells that git has replaced
+// a protected file of a repository that is shown itself, as it does at the end of a clone.
+func (g *guestConn) lateRetry(pending bool, wait time.Duration, failed map[string]lateAttempt) <-chan time.Time {
+	var waits []time.Duration
+	if pending {
+		waits = append(waits, min(wait, lateInterval))
+	}
+	if g.spec.level.mountsLate() {
+		if g.spec.gitShared {
+			waits = append(waits, max(wait, lateFirst))
+		}
+		for _, a := range failed {
+			waits = append(waits, time.Until(a.next))
+		}
+	}
+	if len(waits) == 0 {
+		return nil
+	}
+	return time.After(slices.Min(waits))
+}
+
 // guardRepos protects repositories that appear while commands run, and reports them, until
 // the connection ends.
 func (h *handle) guardRepos(g *guestConn) {
-	const retries = 20
 	var again <-chan time.Time
 	var reported []lateGit
-	tries := map[string]int{} // of what can't be protected, by path and identity: one of these ends no protection of others
+	failed := map[string]lateAttempt{} // what can't be protected, by path and identity: it delays no protection of others
 	for wait := time.Duration(0); ; {
 		select {
 		case <-h.p.ctx.Done():
@@ -829,32 +858,36 @@ func (h *handle) guardRepos(g *guestConn) {
 		case <-g.gits.done:
 			return
 		case <-g.gits.appeared:
-			wait = 2 * time.Millisecond
+			wait = lateFirst
 		case <-again:
-			wait = min(2*wait, lateInterval)
+			wait = min(2*wait, lateLast)
 		}
 		open, pending := g.openRepos()
-		before, due := tries, false
-		tries = map[string]int{}
+		ids := map[string]lateAttempt{}
 		for _, e := range open {
 			id := g.gits.identity(e)
-			tries[id] = before[id] + 1
-			due = due || tries[id] <= retries && g.spec.level.mountsLate()
+			ids[id] = failed[id]
 		}
-		if again = nil; pending || due {
-			again = time.After(wait)
-		}
-		if len(open) == 0 {
-			continue
-		}
+		failed = ids
+		due := g.spec.level.mountsLate() && slices.ContainsFunc(slices.Collect(maps.Values(ids)), func(a lateAttempt) bool { return !time.Now().Before(a.next) })
 		if due {
 			left, err := h.protectFrozen(g)
-			maps.DeleteFunc(tries, func(id string, _ int) bool {
-				return !slices.ContainsFunc(left, func(at string) bool { return strings.HasPrefix(id, at+"\x00") })
-			})
+			for id, a := range failed {
+				if slices.ContainsFunc(left, func(at string) bool { return strings.HasPrefix(id, at+"\x00") }) {
+					a.wait = min(max(2*a.wait, lateFirst), lateLast)
+					a.next = time.Now().Add(a.wait)
+					failed[id] = a
+				} else {
+					delete(failed, id)
+				}
+			}
 			if err != nil {
 				h.p.log.Warn("sandbox: repositories that appeared can't be protected while the workload runs", "workspace", h.id, "error", err)
 			}
+		}
+		again = g.lateRetry(pending, wait, failed)
+		if len(open) == 0 {
+			continue
 		}
 		if !slices.Equal(open, reported) {
 			reported = open

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/croft-run/croft/internal/testenv"
 	"github.com/croft-run/croft/workspace/driver"
@@ -123,7 +124,11 @@ func repositoryDuringACommand(t *testing.T, mode string, moved bool) {
 	}
 	late := makeLate(t, dir, from)
 	if mountsLate() {
-		eventually(t, "all repositories are protected", func() bool { open, _ := g.openRepos(); return len(open) == 0 })
+		protected := func() bool { open, _ := g.openRepos(); return len(open) == 0 }
+		eventually(t, "all repositories are protected", protected)
+		time.Sleep(2 * lateInterval) // the looks that follow an event have ended
+		git(t, late[0], "config", "branch.main.description", "replaced, as at the end of a clone")
+		eventually(t, "the new file is protected", protected)
 	}
 	put(t, filepath.Join(dir, "go"), "")
 	eventually(t, "the command has planted", func() bool { _, err := os.Stat(filepath.Join(dir, "planted")); return err == nil })
