@@ -262,8 +262,7 @@ func (r *Registry) Lookup(ctx context.Context, owner, nameOrID string) (Record, 
 		}
 		return Record{}, fmt.Errorf("%w%s", missing, r.suggestName(ctx, owner, nameOrID))
 	}
-	return Record{}, fmt.Errorf("registry: workspace %q: %w: want an id (%d of [a-z0-9]) or a name ([a-z0-9][a-z0-9-]{0,62})",
-		nameOrID, fault.InvalidArgument, driver.IDLength)
+	return Record{}, fmt.Errorf("registry: workspace %q: %w: it is neither an id nor a name ([a-z0-9][a-z0-9-]{0,62})", nameOrID, fault.InvalidArgument)
 }
 
 // suggestName returns a did-you-mean hint with a similar name of the owner's

@@ -139,8 +139,9 @@ type System struct {
 	bucket     *blob.Bucket     // of the configuration, with the snapshots; nil without one
 
 	mu     sync.Mutex
-	local  *localAPI // guarded by mu
-	closed bool      // guarded by mu
+	client *client.Client // guarded by mu until closed; of local
+	local  *http.Server   // guarded by mu until closed; nil until Client
+	closed bool           // guarded by mu
 }
 
 // settings returns the present configuration.
@@ -386,13 +387,17 @@ func lowercaseAll(names []string) []string {
 	return out
 }
 
-// A localAPI is the HTTP API served within the process.
-type localAPI struct {
-	client   *client.Client
-	server   *http.Server
-	listener *pipeListener
-	done     chan struct{}
+// A Local has what most commands call, within the process, and the whole API.
+type Local struct {
+	rest.Local
+	system *System
 }
+
+// API returns a client of the whole API.
+func (l Local) API(ctx context.Context) (*client.Client, error) { return l.system.Client(ctx) }
+
+// NewLocal returns what commands call of a system in this process.
+func NewLocal(s *System) Local { return Local{rest.Local{Server: s.API}, s} }
 
 // Client returns a client of this system, over a pipe within the process.
 func (s *System) Client(ctx context.Context) (*client.Client, error) {
@@ -401,35 +406,20 @@ func (s *System) Client(ctx context.Context) (*client.Client, error) {
 	if s.closed {
 		return nil, fmt.Errorf("app: %w: the system is closed; open it again", fault.WrongState)
 	}
-	if s.local != nil {
-		return s.local.client, nil
+	if s.client != nil {
+		return s.client, nil
 	}
-	l := newPipeListener()
+	l := newPipeListener(ctx)
 	client, err := client.NewClient(client.Config{
 		URL: "http://localhost", Token: s.Token, Log: s.log,
-		Transport: &http.Transport{DialContext: l.Dial, MaxIdleConnsPerHost: 8, DisableCompression: true},
+		Transport: &http.Transport{DialContext: l.dial, MaxIdleConnsPerHost: 8, DisableCompression: true},
 	})
 	if err != nil {
 		return nil, err
 	}
-	in := &localAPI{client: client, listener: l, server: s.newHTTPServer(ctx, s.API), done: make(chan struct{})}
-	go func() {
-		defer close(in.done)
-		in.server.Serve(l) //nolint:errcheck // it ends when the listener is closed
-	}()
-	s.local = in
+	s.client, s.local = client, s.newHTTPServer(ctx, s.API)
+	go s.local.Serve(l) //nolint:errcheck // it ends when Close closes the listener
 	return client, nil
-}
-
-// close ends the requests under way and waits for the server.
-func (in *localAPI) close(ctx context.Context) error {
-	in.client.Close()
-	err := in.server.Shutdown(ctx)
-	if err != nil {
-		err = errors.Join(err, in.server.Close())
-	}
-	<-in.done
-	return err
 }
 
 func (s *System) newHTTPServer(ctx context.Context, handler http.Handler) *http.Server {
@@ -452,8 +442,8 @@ func (s *System) newHTTPServer(ctx context.Context, handler http.Handler) *http.
 // Close shuts the system down in order. Further calls do nothing.
 func (s *System) Close(ctx context.Context) error {
 	s.mu.Lock()
-	in, done := s.local, s.closed
-	s.local, s.closed = nil, true
+	done := s.closed
+	s.closed = true
 	s.mu.Unlock()
 	if done {
 		return nil
@@ -461,8 +451,9 @@ func (s *System) Close(ctx context.Context) error {
 	s.API.Drain()
 	s.agents.drain()
 	var errs []error
-	if in != nil {
-		errs = append(errs, withTimeout(ctx, requestsTimeout, in.close))
+	if s.local != nil {
+		s.client.Close()
+		errs = append(errs, withTimeout(ctx, requestsTimeout, s.local.Shutdown), s.local.Close())
 	}
 	errs = append(errs, withTimeout(ctx, stepTimeout, s.API.Wait), withTimeout(ctx, stepTimeout, s.agents.close))
 	s.events.stopAnnouncer()

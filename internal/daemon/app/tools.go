@@ -208,18 +208,19 @@ func (s *System) checkpointLimits(ctx context.Context, c *tool.Call) (history.Li
 const newWorkspaceGrace = time.Minute
 
 // Discard destroys the workspaces that have the label and no lease: a program that was
-// killed left them.
-func (s *System) Discard(ctx context.Context, label string) (ids []string, err error) {
+// killed left them. Killed, unless it is nil, reports that before the lease has run out.
+func (s *System) Discard(ctx context.Context, label string, killed func(registry.Record) bool) (ids []string, err error) {
 	list, err := s.Registry.List(ctx, registry.Filter{Labels: map[string]string{label: "true"}})
 	if err != nil {
 		return nil, err
 	}
 	var errs []error
 	for _, rec := range list {
-		if time.Since(rec.CreatedAt) < newWorkspaceGrace || rec.Node != s.node {
+		over := killed != nil && killed(rec)
+		if !over && time.Since(rec.CreatedAt) < newWorkspaceGrace || rec.Node != s.node {
 			continue
 		}
-		if d, err := s.Registry.Describe(ctx, rec.ID); err == nil && len(d.Holders) == 0 {
+		if d, err := s.Registry.Describe(ctx, rec.ID); err == nil && (over || len(d.Holders) == 0) {
 			if err := s.Registry.Destroy(ctx, rec.ID); err != nil && fault.Of(err) != fault.NotFound {
 				errs = append(errs, err)
 				continue

@@ -12,61 +12,97 @@ import (
 	"strings"
 
 	"github.com/croft-run/croft/client"
+	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/daemon/app"
 	"github.com/croft-run/croft/internal/daemon/config"
+	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace"
 )
 
-// withClient runs f with a client of the server, or of the data directory.
-func (a *command) withClient(ctx context.Context, f func(c *client.Client) error) (err error) {
+// workspaces are what most commands call: of a server, or in this process.
+type workspaces interface {
+	CreateWith(ctx context.Context, spec workspace.Spec, policy string) (client.Workspace, error)
+	List(ctx context.Context, f client.Filter) ([]client.Workspace, error)
+	Show(ctx context.Context, nameOrID string) (client.Workspace, error)
+	Open(ctx context.Context, nameOrID string) (*workspace.Workspace, error)
+	Destroy(ctx context.Context, nameOrID string) error
+	Describe(ctx context.Context, nameOrID string) (client.Description, error)
+	Fork(ctx context.Context, nameOrID string, opts client.ForkOptions) (client.Forked, error)
+	Diff(ctx context.Context, nameOrID string, opts client.DiffOptions) (*snapshot.Comparison, error)
+	Change(ctx context.Context, nameOrID string, change client.Change) (client.Workspace, error)
+	KeptEvents(ctx context.Context, kind event.Kind, id string, f func(event.Event) error) error
+
+	// API returns a client of the whole API. In this process that takes a server.
+	API(ctx context.Context) (*client.Client, error)
+}
+
+// remote are the workspaces of a server.
+type remote struct{ *client.Client }
+
+// API returns the client.
+func (r remote) API(context.Context) (*client.Client, error) { return r.Client, nil }
+
+// Open attaches to a workspace.
+func (r remote) Open(ctx context.Context, nameOrID string) (*workspace.Workspace, error) {
+	d, rec, err := r.Attach(ctx, nameOrID)
+	if err != nil {
+		return nil, err
+	}
+	return workspace.New(rec.ID, d, nil, &workspace.Options{Relay: true, Kind: rec.Kind})
+}
+
+// KeptEvents calls f with each event that the server keeps of a kind and a workspace.
+func (r remote) KeptEvents(ctx context.Context, kind event.Kind, id string, f func(event.Event) error) error {
+	return r.Events(ctx, client.EventFilter{Kinds: []string{string(kind)}, Workspace: id, After: "0"}, f)
+}
+
+// withWorkspaces runs f with the workspaces of the server, or of the data directory.
+func (a *command) withWorkspaces(ctx context.Context, f func(c workspaces) error) error {
 	if a.server != "" {
 		c, err := a.remoteClient()
 		if err != nil {
 			return err
 		}
 		defer c.Close()
+		return f(remote{c})
+	}
+	return a.withSystem(ctx, "", func(s *app.System) error { return f(app.NewLocal(s)) })
+}
+
+// withClient runs f with a client of the server, or of the data directory.
+func (a *command) withClient(ctx context.Context, f func(c *client.Client) error) error {
+	return a.withWorkspaces(ctx, func(all workspaces) error {
+		c, err := all.API(ctx)
+		if err != nil {
+			return err
+		}
 		return f(c)
-	}
-	sys, err := a.openSystem(ctx, app.Config{Operator: true, NoProjects: a.noProjects, Log: a.newLogger(slog.LevelError)})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, sys.Close(ctx)) }()
-	a.system = sys
-	c, err := sys.Client(ctx)
-	if err != nil {
-		return err
-	}
-	return f(c)
+	})
 }
 
 // withWorkspace runs f with the workspace of the given name or id.
 func (a *command) withWorkspace(ctx context.Context, nameOrID string, f func(ws *workspace.Workspace) error) error {
-	return a.withAttached(ctx, nameOrID, func(_ *client.Client, ws *workspace.Workspace) error { return f(ws) })
+	return a.withAttached(ctx, nameOrID, func(_ workspaces, ws *workspace.Workspace) error { return f(ws) })
 }
 
-// withAttached is withWorkspace for commands that also need the client.
-func (a *command) withAttached(ctx context.Context, nameOrID string, f func(c *client.Client, ws *workspace.Workspace) error) error {
-	return a.withClient(ctx, func(c *client.Client) error {
+// withAttached is withWorkspace for commands that also need the other workspaces.
+func (a *command) withAttached(ctx context.Context, nameOrID string, f func(c workspaces, ws *workspace.Workspace) error) error {
+	return a.withWorkspaces(ctx, func(c workspaces) error {
 		return a.withOpened(ctx, c, nameOrID, func(ws *workspace.Workspace) error { return f(c, ws) })
 	})
 }
 
-// withOpened runs f with an open workspace of a client.
-func (a *command) withOpened(ctx context.Context, c *client.Client, nameOrID string, f func(ws *workspace.Workspace) error) error {
-	d, rec, err := c.Attach(ctx, nameOrID)
+// withOpened runs f with an open workspace.
+func (a *command) withOpened(ctx context.Context, c workspaces, nameOrID string, f func(ws *workspace.Workspace) error) error {
+	ws, err := c.Open(ctx, nameOrID)
 	if err != nil {
 		return err
 	}
 	if a.named == nil {
 		a.named = map[string]string{}
 	}
-	a.named[rec.ID] = nameOrID
-	ws, err := workspace.New(rec.ID, d, nil, &workspace.Options{Relay: true, Kind: rec.Kind})
-	if err != nil {
-		return err
-	}
+	a.named[ws.ID()] = nameOrID
 	err = f(ws)
 	// Close must run even if the user interrupted the command.
 	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)

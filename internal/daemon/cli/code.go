@@ -15,7 +15,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/interp/codeblock"
 	"github.com/croft-run/croft/provider/sandbox"
 	"github.com/croft-run/croft/workspace"
@@ -164,7 +163,7 @@ func (a *command) inWorkspace(ctx context.Context, opts codeOptions, spec worksp
 		if opts.provider != "" || opts.options != "" || opts.policy.given() {
 			return usagef("--provider, --options and flags of the policy are for a temporary workspace: leave them out with --workspace")
 		}
-		return a.withAttached(ctx, opts.workspace, func(_ *client.Client, ws *workspace.Workspace) error { return f(ws) })
+		return a.withAttached(ctx, opts.workspace, func(_ workspaces, ws *workspace.Workspace) error { return f(ws) })
 	}
 	if opts.provider != "" {
 		spec.Kind = opts.provider
@@ -175,35 +174,12 @@ func (a *command) inWorkspace(ctx context.Context, opts codeOptions, spec worksp
 		}
 		spec.Config = json.RawMessage(opts.options)
 	}
-	spec.Labels = map[string]string{runLabel: "true"}
-	if me := processIdentity("self"); me != "" && a.server == "" {
-		spec.Labels[runByLabel] = me
-	}
+	spec.Labels = a.runLabels()
 	if err := opts.policy.apply(&spec, a.server != ""); err != nil {
 		return err
 	}
 	spec.Policy.Idle = runIdle
-	return a.withClient(ctx, func(c *client.Client) (err error) {
-		if a.server == "" {
-			a.sweepRuns(ctx, c)
-			a.sweepOrphans(ctx)
-		}
-		rec, err := c.CreateWith(ctx, spec, opts.policy.name)
-		if err != nil {
-			return err
-		}
-		a.warnUnenforced(rec)
-		defer func() { err = errors.Join(err, a.destroyWorkspace(ctx, c, rec.ID)) }()
-		d, rec, err := c.Attach(ctx, rec.ID)
-		if err != nil {
-			return err
-		}
-		ws, err := workspace.New(rec.ID, d, nil, &workspace.Options{Relay: true, Kind: rec.Kind})
-		if err != nil {
-			return err
-		}
-		return f(ws)
-	})
+	return a.withTemporary(ctx, spec, opts.policy.name, sandbox.Options{}, func(_ workspaces, ws *workspace.Workspace) error { return f(ws) })
 }
 
 // executeCode runs code with the streams of this program and returns its outcome.

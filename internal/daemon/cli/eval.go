@@ -147,34 +147,26 @@ func (a *command) withEnvs(ctx context.Context, p *envFlags, cfg *suite.Config, 
 const evalLabel = "croft-eval"
 
 // withProvider runs f with workspaces of any provider as environments.
-func (a *command) withProvider(ctx context.Context, kind string, opts *eval.Options, f func() error) (err error) {
-	sys, err := a.openSystem(ctx, app.Config{Operator: true, Log: a.newLogger(slog.LevelError)})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, sys.Close(ctx)) }()
-	if _, err := sys.Mux.Provider(kind); err != nil {
-		return fmt.Errorf("eval: --provider: %w", err)
-	}
-	if _, err := sys.Discard(ctx, evalLabel); err != nil {
-		a.note("croft: remove leftovers of an earlier run: %v", err)
-	}
-	opts.Envs = &eval.ProviderEnvs{Provider: kind, OpenWorkspace: func(ctx context.Context, spec workspace.Spec) (*workspace.Workspace, func(context.Context) error, error) {
-		spec.Labels = map[string]string{evalLabel: "true"}
-		rec, err := sys.Create(ctx, spec, "")
-		if err != nil {
-			return nil, nil, err
+func (a *command) withProvider(ctx context.Context, kind string, opts *eval.Options, f func() error) error {
+	return a.withSystem(ctx, "eval", func(sys *app.System) error {
+		c := app.NewLocal(sys)
+		if _, err := sys.Mux.Provider(kind); err != nil {
+			return fmt.Errorf("eval: --provider: %w", err)
 		}
-		destroy := func(ctx context.Context) error { return sys.Registry.Destroy(ctx, rec.ID) }
-		ws, err := sys.Registry.Acquire(ctx, rec.ID)
-		if err != nil {
-			after, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
-			defer cancel()
-			return nil, nil, errors.Join(err, destroy(after))
+		if _, err := sys.Discard(ctx, evalLabel, nil); err != nil {
+			a.note("croft: remove leftovers of an earlier run: %v", err)
 		}
-		return ws, destroy, nil
-	}}
-	return f()
+		opts.Envs = &eval.ProviderEnvs{Provider: kind, OpenWorkspace: func(ctx context.Context, spec workspace.Spec) (*workspace.Workspace, func(context.Context) error, error) {
+			spec.Labels = map[string]string{evalLabel: "true"}
+			rec, err := c.CreateWith(ctx, spec, "")
+			if err != nil {
+				return nil, nil, err
+			}
+			ws, err := c.Open(ctx, rec.ID)
+			return ws, func(ctx context.Context) error { return c.Destroy(ctx, rec.ID) }, err
+		}}
+		return f()
+	})
 }
 
 // absDirs returns directories as absolute paths, without empty ones.

@@ -293,7 +293,7 @@ func (a *command) openReporters(ctx context.Context, o *evalRunOptions, cfg *sui
 	for i, name := range names {
 		_, live := terminalFile(streams[i])
 		opts.Interactive = opts.Interactive || live
-		rc := eval.ReporterConfig{Out: streams[i], Interactive: live, Colour: a.useColour(streams[i]), Width: a.terminalSize().Cols, Summary: os.Getenv("GITHUB_STEP_SUMMARY")}
+		rc := eval.ReporterConfig{Out: streams[i], Interactive: live, Colour: useColour(streams[i]), Width: a.terminalSize().Cols, Summary: os.Getenv("GITHUB_STEP_SUMMARY")}
 		kind, file, toFile := strings.Cut(name, "=")
 		if isReporterModule(name) {
 			m, err := eval.NewModule(ctx, suite.Loader{Node: a.nodeStarter(o.env.provider)}, name, streams[i])

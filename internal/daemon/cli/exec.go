@@ -64,7 +64,7 @@ func parseAfterName(cmd *cobra.Command, args []string) error {
 
 // runForeground runs a command with the streams of this program. It returns the
 // result, which is empty for a terminal, and the outcome for the exit status.
-func (a *command) runForeground(ctx context.Context, c *client.Client, ws *workspace.Workspace, cmd driver.Command, tty bool) (workspace.Result, error) {
+func (a *command) runForeground(ctx context.Context, c workspaces, ws *workspace.Workspace, cmd driver.Command, tty bool) (workspace.Result, error) {
 	if tty && !a.json {
 		return workspace.Result{}, a.runOnTerminal(ctx, c, ws, cmd)
 	}
@@ -97,14 +97,14 @@ func writeTo(w io.Writer) func([]byte) error {
 }
 
 // runOnTerminal runs a command on a terminal. The command ends with this program.
-func (a *command) runOnTerminal(ctx context.Context, c *client.Client, ws *workspace.Workspace, cmd driver.Command) error {
+func (a *command) runOnTerminal(ctx context.Context, c workspaces, ws *workspace.Workspace, cmd driver.Command) error {
 	size := a.terminalSize()
 	cmd.TTY, cmd.Interactive = &size, true
 	session, err := ws.Start(ctx, cmd)
 	if err != nil {
 		return err
 	}
-	t, err := c.Terminal(ctx, ws.ID(), session.ID(), client.TerminalOptions{})
+	t, err := openTerminal(ctx, c, ws.ID(), session.ID(), client.TerminalOptions{})
 	if err != nil {
 		return err
 	}
@@ -123,6 +123,15 @@ func (a *command) runOnTerminal(ctx context.Context, c *client.Client, ws *works
 		return err
 	}
 	return a.commandOutcome(*res)
+}
+
+// openTerminal connects to the terminal of a session.
+func openTerminal(ctx context.Context, c workspaces, id, session string, opts client.TerminalOptions) (*client.Terminal, error) {
+	api, err := c.API(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return api.Terminal(ctx, id, session, opts)
 }
 
 // stopTimeout bounds the cleanup after an interrupt.

@@ -32,13 +32,8 @@ templates: croft snapshot rm and prune remove them. What stays is said on standa
 		Args: cobra.NoArgs,
 		RunE: run(func(ctx context.Context, _ []string) error {
 			return a.withSystem(ctx, "gc removes leftovers", func(s *app.System) error {
-				c, err := s.Client(ctx)
-				if err != nil {
-					return err
-				}
-				a.system = s
-				runs := a.sweepRuns(ctx, c)
-				forks, err := s.Discard(ctx, app.MCPLabel)
+				runs := a.sweepRuns(ctx)
+				forks, err := s.Discard(ctx, app.MCPLabel, nil)
 				if err != nil {
 					return err
 				}

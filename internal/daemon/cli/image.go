@@ -34,11 +34,12 @@ func (a *command) withSystem(ctx context.Context, what string, f func(s *app.Sys
 	if a.server != "" {
 		return usagef("%s of this host: run it where the server is, without --server", what)
 	}
-	sys, err := a.openSystem(ctx, app.Config{Operator: true, Log: a.newLogger(slog.LevelError)})
+	sys, err := a.openSystem(ctx, app.Config{Operator: true, NoProjects: a.noProjects, Log: a.newLogger(slog.LevelError)})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, sys.Close(ctx)) }()
+	a.system = sys
 	return f(sys)
 }
 

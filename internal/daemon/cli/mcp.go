@@ -343,7 +343,7 @@ func (a *command) withTools(ctx context.Context, opts toolFlags, scope tool.Read
 		}
 		cfg.Around = snapshots.Around(func(context.Context, *tool.Call) (history.Limits, bool) { return limits, true })
 	}
-	if _, err := sys.Discard(ctx, app.MCPLabel); err != nil {
+	if _, err := sys.Discard(ctx, app.MCPLabel, nil); err != nil {
 		a.note("croft: remove leftovers of an earlier run: %v", err)
 	}
 	if len(opts.names) > 0 {

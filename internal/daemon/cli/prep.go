@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/paths"
 	"github.com/croft-run/croft/prepare/bootstrap"
@@ -152,8 +151,12 @@ func (a *command) withStage(ctx context.Context, name string, f func(ctx context
 	if err != nil {
 		return err
 	}
-	return a.withAttached(ctx, name, func(c *client.Client, ws *workspace.Workspace) error {
-		opts := &stage.Options{State: remoteStaging{c}, HostRoots: settings.HostRoots}
+	return a.withAttached(ctx, name, func(c workspaces, ws *workspace.Workspace) error {
+		all, err := c.API(ctx)
+		if err != nil {
+			return err
+		}
+		opts := &stage.Options{State: remoteStaging{all}, HostRoots: settings.HostRoots}
 		if len(opts.HostRoots) == 0 {
 			opts.HostRoots = []string{"/"} // all that the user of this command can read
 		}
@@ -161,6 +164,6 @@ func (a *command) withStage(ctx context.Context, name string, f func(ctx context
 		if err != nil {
 			return err
 		}
-		return f(stage.WithArtifacts(ctx, remoteArtifacts{c, ws.ID()}), st)
+		return f(stage.WithArtifacts(ctx, remoteArtifacts{all, ws.ID()}), st)
 	})
 }

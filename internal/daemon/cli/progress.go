@@ -20,16 +20,20 @@ const progressDelay = time.Second
 
 // showProgress shows a progress line on a terminal, from the progress events of a
 // workspace. stop removes the line.
-func (a *command) showProgress(ctx context.Context, c *client.Client, id, what string) (stop func()) {
+func (a *command) showProgress(ctx context.Context, c workspaces, id, what string) (stop func()) {
 	if !a.showsProgress() {
 		return func() {}
+	}
+	api, err := c.API(ctx)
+	if err != nil {
+		return func() {} // what is shown is no reason to fail
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var now progressLine
 	var listening sync.WaitGroup
 	listening.Go(func() {
 		filter := client.EventFilter{Kinds: []string{string(event.Progress)}, Workspace: id, Follow: true}
-		c.Events(ctx, filter, func(e event.Event) error { //nolint:errcheck // it ends with the context, or progress is not shown
+		api.Events(ctx, filter, func(e event.Event) error { //nolint:errcheck // it ends with the context, or progress is not shown
 			now.set(e.Fields[event.FieldFiles], e.Fields[event.FieldBytes])
 			return nil
 		})

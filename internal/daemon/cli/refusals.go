@@ -7,7 +7,6 @@ import (
 	"net"
 	"strings"
 
-	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/internal/daemon/config"
 	"github.com/croft-run/croft/workspace/driver"
@@ -68,12 +67,11 @@ func addressRemedy(host, at, reason string) string {
 
 // noteEventRefusals prints the hosts that the egress proxy refused to a workspace, from
 // its events. Programs often report only that a request failed.
-func (a *command) noteEventRefusals(ctx context.Context, c *client.Client, id string) {
+func (a *command) noteEventRefusals(ctx context.Context, c workspaces, id string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
 	told := map[string]bool{}
-	filter := client.EventFilter{Kinds: []string{string(event.EgressRequest)}, Workspace: id, After: "0"}
-	err := c.Events(ctx, filter, func(e event.Event) error {
+	err := c.KeptEvents(ctx, event.EgressRequest, id, func(e event.Event) error {
 		refused := e.Fields[event.FieldVerdict] == event.VerdictDeny
 		if !refused && e.Fields[event.FieldCode] == nil {
 			return nil

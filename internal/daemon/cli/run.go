@@ -16,7 +16,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/host/toolchain"
 	"github.com/croft-run/croft/provider/sandbox"
@@ -34,6 +33,15 @@ const runByLabel = "croft-run-by"
 
 // runIdle is the idle time after which a server removes such a workspace.
 const runIdle = 10 * time.Minute
+
+// runLabels are the labels of a temporary workspace.
+func (a *command) runLabels() map[string]string {
+	labels := map[string]string{runLabel: "true"}
+	if me := processIdentity("self"); me != "" && a.server == "" {
+		labels[runByLabel] = me
+	}
+	return labels
+}
 
 type runOptions struct {
 	provider string
@@ -94,33 +102,10 @@ func (a *command) runInNewWorkspace(ctx context.Context, opts runOptions, words 
 	if spec.Kind == sandbox.Kind {
 		a.addGitIdentity(ctx, cmp.Or(spec.Dir, templateDir(&spec)), &spec)
 	}
-	return a.withClient(ctx, func(c *client.Client) (err error) {
-		if a.server == "" {
-			a.sweepRuns(ctx, c)
-			a.sweepOrphans(ctx)
-		}
-		_, stop := a.startProgress("opening the workspace")
-		rec, err := c.CreateWith(ctx, spec, opts.policy.name)
-		stop()
-		if err != nil {
-			return err
-		}
-		a.warnUnenforced(rec)
-		a.noteCaches(rec, own)
-		defer func() {
-			if err := a.destroyWorkspace(ctx, c, rec.ID); err != nil {
-				a.note("croft: remove the workspace %s: %v", rec.ID, err)
-			}
-			a.noteEventRefusals(ctx, c, rec.ID) // after the workspace's end all are recorded
-		}()
-		d, rec, err := c.Attach(ctx, rec.ID)
-		if err != nil {
-			return err
-		}
-		ws, err := workspace.New(rec.ID, d, nil, &workspace.Options{Relay: true, Kind: rec.Kind})
-		if err != nil {
-			return err
-		}
+	var all workspaces
+	var id string
+	err = a.withTemporary(ctx, spec, opts.policy.name, own, func(c workspaces, ws *workspace.Workspace) error {
+		all, id = c, ws.ID()
 		res, err := a.runForeground(ctx, c, ws, opts.command.driverCommand(words), opts.command.tty || a.onTerminal())
 		if errors.As(err, new(*outcome)) && res.Cause == "" && spec.Dir == "" && spec.From.Template == "" && a.server == "" {
 			a.noteHostFile(words[1:])
@@ -132,6 +117,38 @@ func (a *command) runInNewWorkspace(ctx context.Context, opts runOptions, words 
 			a.noteToolchains(words[0], err, res.Duration)
 		}
 		return err
+	})
+	if id != "" {
+		a.noteEventRefusals(ctx, all, id) // after the workspace's end all are recorded
+	}
+	return err
+}
+
+// withTemporary runs f with a new workspace, which it removes.
+func (a *command) withTemporary(ctx context.Context, spec workspace.Spec, policy string, own sandbox.Options, f func(workspaces, *workspace.Workspace) error) error {
+	return a.withWorkspaces(ctx, func(c workspaces) error {
+		if a.server == "" {
+			a.sweepRuns(ctx)
+			a.sweepOrphans(ctx)
+		}
+		_, stop := a.startProgress("opening the workspace")
+		rec, err := c.CreateWith(ctx, spec, policy)
+		stop()
+		if err != nil {
+			return err
+		}
+		a.warnUnenforced(rec)
+		a.noteCaches(rec, own)
+		defer func() {
+			if err := destroyWorkspace(ctx, c, rec.ID); err != nil {
+				a.note("croft: remove the workspace %s: %v", rec.ID, err)
+			}
+		}()
+		ws, err := c.Open(ctx, rec.ID)
+		if err != nil {
+			return err
+		}
+		return f(c, ws)
 	})
 }
 
@@ -192,10 +209,7 @@ func (a *command) noteToolchains(program string, err error, took time.Duration) 
 }
 
 func (a *command) runSpec(opts runOptions) (workspace.Spec, sandbox.Options, error) {
-	spec := workspace.Spec{Labels: map[string]string{runLabel: "true"}}
-	if me := processIdentity("self"); me != "" && a.server == "" {
-		spec.Labels[runByLabel] = me
-	}
+	spec := workspace.Spec{Labels: a.runLabels()}
 	spec.Policy.Idle = runIdle
 	kind, err := a.runProvider(opts.provider, &spec)
 	if err != nil {
@@ -299,7 +313,7 @@ func (a *command) runProvider(name string, spec *workspace.Spec) (kind string, e
 }
 
 // destroyWorkspace destroys the workspace even if ctx has ended.
-func (a *command) destroyWorkspace(ctx context.Context, c *client.Client, id string) error {
+func destroyWorkspace(ctx context.Context, c workspaces, id string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
 	err := c.Destroy(ctx, id)
@@ -361,26 +375,11 @@ func (a *command) sweepOrphans(ctx context.Context) {
 	}
 }
 
-// sweepRuns destroys the workspaces of killed runs. If the process can't be checked,
-// the lease decides: a live program renews it, and that of a killed one expires. It returns
-// their ids.
-func (a *command) sweepRuns(ctx context.Context, c *client.Client) (ids []string) {
-	list, err := c.List(ctx, client.Filter{Labels: map[string]string{runLabel: "true"}})
+// sweepRuns destroys the workspaces of killed runs, and returns their ids.
+func (a *command) sweepRuns(ctx context.Context) []string {
+	ids, err := a.system.Discard(ctx, runLabel, func(r registry.Record) bool { return isKilled(r.Labels[runByLabel]) })
 	if err != nil {
-		return nil // the next call fails with the same error
-	}
-	for _, ws := range list {
-		over := isKilled(ws.Labels[runByLabel])
-		if !over && time.Since(ws.CreatedAt) < time.Minute {
-			continue // it may not have its lease yet
-		}
-		if d, err := c.Describe(ctx, ws.ID); err == nil && (over || len(d.Holders) == 0) {
-			if err := a.destroyWorkspace(ctx, c, ws.ID); err != nil {
-				a.note("croft: remove the workspace %s of an earlier run: %v", ws.ID, err)
-				continue
-			}
-			ids = append(ids, ws.ID)
-		}
+		a.note("croft: remove workspaces of earlier runs: %v", err)
 	}
 	return ids
 }

@@ -191,10 +191,7 @@ func (a *command) dataItems(ctx context.Context, settings *config.Config, lock b
 		}
 		unlock = u
 	}
-	c, err := s.Client(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
+	c := app.NewLocal(s)
 	list, err := c.List(ctx, client.Filter{})
 	if err != nil {
 		return nil, nil, err

@@ -51,11 +51,11 @@ func TestTerminalWidthAndColour(t *testing.T) {
 		t.Setenv("TERM", tt.term)
 		t.Setenv("NO_COLOR", tt.noColour)
 		a := &command{Streams: Streams{Out: tty, Err: tty}}
-		if a.useColour(tty) != tt.colour || a.showsProgress() != tt.progress {
-			t.Errorf("TERM=%s NO_COLOR=%s: colour %t, progress %t", tt.term, tt.noColour, a.useColour(tty), a.showsProgress())
+		if useColour(tty) != tt.colour || a.showsProgress() != tt.progress {
+			t.Errorf("TERM=%s NO_COLOR=%s: colour %t, progress %t", tt.term, tt.noColour, useColour(tty), a.showsProgress())
 		}
 		a.Err, a.json = &pipe, false
-		if a.useColour(&pipe) || a.showsProgress() {
+		if useColour(&pipe) || a.showsProgress() {
 			t.Errorf("TERM=%s: colour or progress in a pipe", tt.term)
 		}
 	}

@@ -251,7 +251,7 @@ func (a *command) workStart(ctx context.Context, opts workOptions) error {
 	for _, n := range start.Notes {
 		a.note("croft: %s", n)
 	}
-	return a.withClient(ctx, func(c *client.Client) error {
+	return a.withWorkspaces(ctx, func(c workspaces) error {
 		defer a.housekeep(ctx)
 		// They are saved even if nothing is remembered: they name the project of a work.
 		if err := e.project.Save(e.data, settings); err != nil {
@@ -326,7 +326,7 @@ func (a *command) workRules(from string, hosts, secrets []string) ([]workspace.N
 }
 
 // createWork opens the workspace of a work. Without a name it gets the first free one.
-func (a *command) createWork(ctx context.Context, c *client.Client, p work.Project, name string, spec workspace.Spec) (client.Workspace, error) {
+func (a *command) createWork(ctx context.Context, c workspaces, p work.Project, name string, spec workspace.Spec) (client.Workspace, error) {
 	const most = 100 // other processes may take names at the same time
 	for try := 1; ; try++ {
 		if spec.Name = name; name == "" {
@@ -348,7 +348,7 @@ func (a *command) createWork(ctx context.Context, c *client.Client, p work.Proje
 			a.warnUnenforced(rec)
 		}
 		if fault.Of(err) == fault.AlreadyExists {
-			works, lerr := a.works(ctx, c, "")
+			works, lerr := works(ctx, c, "")
 			if lerr == nil && slices.ContainsFunc(works, func(ws client.Workspace) bool { return ws.Name == name }) {
 				err = fmt.Errorf("work %q: %w: croft work attach %[1]s returns to it, croft work discard %[1]s removes it", name, fault.AlreadyExists)
 			}
@@ -363,7 +363,7 @@ const agentLabel = "croft-work"
 // runWork runs the agent of a work: of one that was just created, or of one whose agent has
 // ended. A work that was created for a program that does not exist, or that the command policy
 // refuses, is removed.
-func (a *command) runWork(ctx context.Context, c *client.Client, rec client.Workspace, start *work.Start, created bool) error {
+func (a *command) runWork(ctx context.Context, c workspaces, rec client.Workspace, start *work.Start, created bool) error {
 	return a.withOpened(ctx, c, rec.ID, func(ws *workspace.Workspace) error {
 		cmd, err := a.prepareWork(ctx, ws, start)
 		if err != nil {
@@ -395,8 +395,8 @@ func neverStarted(start *work.Start, err error) bool {
 }
 
 // dropWork removes a new work whose command never started: nothing is in it.
-func (a *command) dropWork(ctx context.Context, c *client.Client, rec client.Workspace, cause error) error {
-	return errors.Join(cause, a.destroyWorkspace(ctx, c, rec.ID))
+func (a *command) dropWork(ctx context.Context, c workspaces, rec client.Workspace, cause error) error {
+	return errors.Join(cause, destroyWorkspace(ctx, c, rec.ID))
 }
 
 // prepareWork writes the files of the agent's home in a sandbox, those of its last session
@@ -514,8 +514,8 @@ func (a *command) startAgent(ctx context.Context, ws *workspace.Workspace, cmd d
 
 // attachAgent connects this terminal with the session of an agent. When it ends, a summary
 // of the work is printed.
-func (a *command) attachAgent(ctx context.Context, c *client.Client, ws *workspace.Workspace, rec client.Workspace, session string, from client.TerminalOptions) error {
-	t, err := c.Terminal(ctx, rec.ID, session, from)
+func (a *command) attachAgent(ctx context.Context, c workspaces, ws *workspace.Workspace, rec client.Workspace, session string, from client.TerminalOptions) error {
+	t, err := openTerminal(ctx, c, rec.ID, session, from)
 	if err != nil {
 		return err
 	}
@@ -536,7 +536,7 @@ func (a *command) attachAgent(ctx context.Context, c *client.Client, ws *workspa
 }
 
 // endWork keeps the home of an agent that has ended, and prints a summary.
-func (a *command) endWork(ctx context.Context, c *client.Client, ws *workspace.Workspace, rec client.Workspace) {
+func (a *command) endWork(ctx context.Context, c workspaces, ws *workspace.Workspace, rec client.Workspace) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
 	if agent := work.FindAgent(rec.Labels[work.AgentLabel]); agent != nil && rec.Dir == "" && rec.Kind != local.Kind {
@@ -549,11 +549,11 @@ func (a *command) endWork(ctx context.Context, c *client.Client, ws *workspace.W
 
 // summarizeWork prints what a work changed, what it could not reach, and what comes next. It
 // does not fail: the exit status is that of the agent.
-func (a *command) summarizeWork(ctx context.Context, c *client.Client, rec client.Workspace) {
+func (a *command) summarizeWork(ctx context.Context, c workspaces, rec client.Workspace) {
 	a.noteWorkRefusals(ctx, c, rec)
 	if rec.Dir != "" { // in place: there is nothing to apply
 		a.note("croft: the agent worked in %s itself", printable(rec.Dir))
-		if err := a.destroyWorkspace(ctx, c, rec.ID); err != nil {
+		if err := destroyWorkspace(ctx, c, rec.ID); err != nil {
 			a.note("croft: remove the workspace %s: %v", rec.ID, err)
 		}
 		return
@@ -607,7 +607,7 @@ func (a *command) diffTouched(ctx context.Context, id string) (*snapshot.Compari
 }
 
 // noteWorkRefusals prints the hosts that a work could not reach.
-func (a *command) noteWorkRefusals(ctx context.Context, c *client.Client, rec client.Workspace) {
+func (a *command) noteWorkRefusals(ctx context.Context, c workspaces, rec client.Workspace) {
 	hosts, err := a.workHosts(ctx, c, rec.ID)
 	if err != nil {
 		return // the log of the work reports it
@@ -667,7 +667,7 @@ func allowHint(at string) string {
 }
 
 // workParallel starts several works, and waits for the end of all.
-func (a *command) workParallel(ctx context.Context, c *client.Client, opts workOptions, start *work.Start, spec workspace.Spec) error {
+func (a *command) workParallel(ctx context.Context, c workspaces, opts workOptions, start *work.Start, spec workspace.Spec) error {
 	var recs []client.Workspace
 	for i := range opts.parallel {
 		name := opts.name
@@ -700,7 +700,7 @@ func (a *command) workParallel(ctx context.Context, c *client.Client, opts workO
 }
 
 // runUnattended runs an agent whose terminal others attach to.
-func (a *command) runUnattended(ctx context.Context, c *client.Client, rec client.Workspace, ws *workspace.Workspace, start *work.Start) error {
+func (a *command) runUnattended(ctx context.Context, c workspaces, rec client.Workspace, ws *workspace.Workspace, start *work.Start) error {
 	cmd, err := a.prepareWork(ctx, ws, start)
 	if err != nil {
 		return fmt.Errorf("%s: %w", rec.Name, err)

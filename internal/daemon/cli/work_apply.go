@@ -15,7 +15,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/daemon/work"
 	"github.com/croft-run/croft/snapshot"
@@ -67,7 +66,7 @@ func (a *command) workApply(ctx context.Context, opts workApplyOptions, args []s
 	if opts.discard && (len(opts.hunks) > 0 || opts.apply.DryRun) {
 		return usagef("--discard removes the work: leave it out to apply a part")
 	}
-	err := a.withWork(ctx, args, func(c *client.Client, w *workOf, rest []string) (err error) {
+	err := a.withWork(ctx, args, func(c workspaces, w *workOf, rest []string) (err error) {
 		opts.name = w.Name
 		if opts.dir = opts.into; opts.dir == "" {
 			if opts.dir, err = w.dir(); err != nil {
@@ -91,17 +90,17 @@ func (a *command) workApply(ctx context.Context, opts workApplyOptions, args []s
 	if err := a.applyWork(ctx, opts); err != nil || !opts.discard {
 		return err
 	}
-	return a.withClient(ctx, func(c *client.Client) error {
+	return a.withWorkspaces(ctx, func(c workspaces) error {
 		return errors.Join(a.wsRm(ctx, c, []string{opts.name}), a.removeHomes(ctx, c))
 	})
 }
 
 // oneWork refuses a path that names another work of the project, and no file.
-func (a *command) oneWork(ctx context.Context, c *client.Client, w *workOf, paths []string) error {
+func (a *command) oneWork(ctx context.Context, c workspaces, w *workOf, paths []string) error {
 	if len(paths) == 0 {
 		return nil
 	}
-	list, err := a.works(ctx, c, w.Labels[work.ProjectLabel])
+	list, err := works(ctx, c, w.Labels[work.ProjectLabel])
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 // works lists the works of a project, or all if key is "".
-func (a *command) works(ctx context.Context, c *client.Client, key string) ([]client.Workspace, error) {
+func works(ctx context.Context, c workspaces, key string) ([]client.Workspace, error) {
 	list, err := c.List(ctx, client.Filter{})
 	if err != nil {
 		return nil, err
@@ -34,8 +34,8 @@ type workOf struct {
 
 // findWork returns the work that the first argument names, or the only one of the project,
 // and the other arguments.
-func (a *command) findWork(ctx context.Context, c *client.Client, e *workEnv, args []string) (*workOf, []string, error) {
-	all, err := a.works(ctx, c, "")
+func (a *command) findWork(ctx context.Context, c workspaces, e *workEnv, args []string) (*workOf, []string, error) {
+	all, err := works(ctx, c, "")
 	if err != nil {
 		return nil, nil, err
 	}
@@ -80,12 +80,12 @@ func noWorks(e *workEnv) error {
 }
 
 // withWork runs f with the work that the arguments name.
-func (a *command) withWork(ctx context.Context, args []string, f func(c *client.Client, w *workOf, rest []string) error) error {
+func (a *command) withWork(ctx context.Context, args []string, f func(c workspaces, w *workOf, rest []string) error) error {
 	e, err := a.workEnv(false)
 	if err != nil {
 		return err
 	}
-	return a.withClient(ctx, func(c *client.Client) error {
+	return a.withWorkspaces(ctx, func(c workspaces) error {
 		w, rest, err := a.findWork(ctx, c, e, args)
 		if err != nil {
 			return err

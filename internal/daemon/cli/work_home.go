@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/atomicfile"
 	"github.com/croft-run/croft/internal/daemon/work"
@@ -65,7 +64,7 @@ func (a *command) saveHome(ctx context.Context, ws *workspace.Workspace, agent *
 }
 
 // removeHomes removes the homes of works that do not exist any more.
-func (a *command) removeHomes(ctx context.Context, c *client.Client) error {
+func (a *command) removeHomes(ctx context.Context, c workspaces) error {
 	pattern, err := a.savedHome("*")
 	if err != nil {
 		return err
@@ -74,7 +73,7 @@ func (a *command) removeHomes(ctx context.Context, c *client.Client) error {
 	if err != nil || len(files) == 0 {
 		return err
 	}
-	all, err := a.works(ctx, c, "")
+	all, err := works(ctx, c, "")
 	if err != nil {
 		return err
 	}

@@ -54,19 +54,19 @@ func (a *command) workListCommand() *cobra.Command {
 			if !all {
 				key = e.project.Key()
 			}
-			return a.withClient(ctx, func(c *client.Client) error { return a.workList(ctx, c, key) })
+			return a.withWorkspaces(ctx, func(c workspaces) error { return a.workList(ctx, c, key) })
 		}),
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "those of all projects")
 	return cmd
 }
 
-func (a *command) workList(ctx context.Context, c *client.Client, key string) error {
+func (a *command) workList(ctx context.Context, c workspaces, key string) error {
 	settings, err := a.settings()
 	if err != nil {
 		return err
 	}
-	all, err := a.works(ctx, c, key)
+	all, err := works(ctx, c, key)
 	if err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (a *command) workList(ctx context.Context, c *client.Client, key string) er
 }
 
 // isOpenWork reports whether a process has a work open.
-func isOpenWork(ctx context.Context, c *client.Client, ws client.Workspace) bool {
+func isOpenWork(ctx context.Context, c workspaces, ws client.Workspace) bool {
 	d, err := c.Describe(ctx, ws.ID)
 	return err == nil && slices.ContainsFunc(d.Holders, func(h client.Holder) bool { return !h.Died })
 }
@@ -167,7 +167,7 @@ func (a *command) workAttach(ctx context.Context, opts workAttachOptions, args [
 	if err != nil {
 		return err
 	}
-	return a.withClient(ctx, func(c *client.Client) error {
+	return a.withWorkspaces(ctx, func(c workspaces) error {
 		w, rest, err := a.findWork(ctx, c, e, args)
 		if err != nil {
 			return err
@@ -179,7 +179,7 @@ func (a *command) workAttach(ctx context.Context, opts workAttachOptions, args [
 		err = a.withOpened(ctx, c, w.ID, func(ws *workspace.Workspace) error {
 			list, err := ws.Sessions(ctx)
 			if session = agentSession(list); err == nil && session == "" && a.endsWithUs(ws) {
-				return a.checkUnheld(ctx, c, w)
+				return checkUnheld(ctx, c, w)
 			}
 			if err != nil || session == "" {
 				return err
@@ -261,7 +261,7 @@ func (a *command) workAttach(ctx context.Context, opts workAttachOptions, args [
 
 // checkUnheld refuses to start the agent of a work again that another process has open: its
 // agent runs there, and this process can't attach to it.
-func (a *command) checkUnheld(ctx context.Context, c *client.Client, w *workOf) error {
+func checkUnheld(ctx context.Context, c workspaces, w *workOf) error {
 	d, err := c.Describe(ctx, w.ID)
 	if err != nil {
 		return err
@@ -281,7 +281,7 @@ func (a *command) workShellCommand() *cobra.Command {
 		Args:  cobra.MaximumNArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
 			var name string
-			err := a.withWork(ctx, args, func(_ *client.Client, w *workOf, rest []string) error {
+			err := a.withWork(ctx, args, func(_ workspaces, w *workOf, rest []string) error {
 				name = w.ID
 				return noMore(rest)
 			})
@@ -313,7 +313,7 @@ func (a *command) workDiffCommand() *cobra.Command {
 			}
 			opts.Text = !opts.nameOnly
 			var id string
-			err := a.withWork(ctx, args, func(_ *client.Client, w *workOf, rest []string) (err error) {
+			err := a.withWork(ctx, args, func(_ workspaces, w *workOf, rest []string) (err error) {
 				id = w.ID
 				if len(rest) > 0 {
 					opts.project = w.project
@@ -351,7 +351,7 @@ not have. Without a terminal to ask on it needs --yes then.`,
 			if err != nil {
 				return err
 			}
-			return a.withClient(ctx, func(c *client.Client) error {
+			return a.withWorkspaces(ctx, func(c workspaces) error {
 				names, err := a.chosenWorks(ctx, c, e, all, yes, args)
 				if err != nil || len(names) == 0 {
 					return err
@@ -369,7 +369,7 @@ not have. Without a terminal to ask on it needs --yes then.`,
 // chosenWorks returns the names of the works to remove: those that args name, the only one
 // of the project, or all of the project. The user is asked about all, and about a work that
 // runs or of which something would be lost. If one of the names is unknown, none is removed.
-func (a *command) chosenWorks(ctx context.Context, c *client.Client, e *workEnv, all, yes bool, args []string) ([]string, error) {
+func (a *command) chosenWorks(ctx context.Context, c workspaces, e *workEnv, all, yes bool, args []string) ([]string, error) {
 	if len(args) == 0 && !all {
 		w, _, err := a.findWork(ctx, c, e, nil)
 		if err != nil {
@@ -381,7 +381,7 @@ func (a *command) chosenWorks(ctx context.Context, c *client.Client, e *workEnv,
 	if all {
 		key = e.project.Key()
 	}
-	list, err := a.works(ctx, c, key)
+	list, err := works(ctx, c, key)
 	if err != nil {
 		return nil, err
 	}
@@ -411,7 +411,7 @@ func (a *command) chosenWorks(ctx context.Context, c *client.Client, e *workEnv,
 }
 
 // mayDiscard reports whether a work has ended and the project has all of it. Else it says what not.
-func (a *command) mayDiscard(ctx context.Context, c *client.Client, w *workOf) bool {
+func (a *command) mayDiscard(ctx context.Context, c workspaces, w *workOf) bool {
 	if isOpenWork(ctx, c, w.Workspace) || a.agentRuns(ctx, w.Workspace) {
 		a.note("croft: %s runs", w.Name)
 		return false
@@ -445,7 +445,7 @@ project. *.HOST is its subdomains, * every public host; @npm, @pypi, @go and @ca
 				return err
 			}
 			settings.Allow = work.Add(settings.Allow, args...)
-			return a.withClient(ctx, func(c *client.Client) error {
+			return a.withWorkspaces(ctx, func(c workspaces) error {
 				err := a.changeAllowed(ctx, c, e, settings, false, func(allow []workspace.NetRule) []workspace.NetRule { return slices.Concat(allow, rules) })
 				a.note("croft: further works of this project may reach %s, too", hostsText(args))
 				return err
@@ -484,7 +484,7 @@ func (a *command) workForbid(ctx context.Context, e *workEnv, settings work.Sett
 		}
 	}
 	settings.Allow = slices.DeleteFunc(settings.Allow, func(host string) bool { return slices.Contains(hosts, host) })
-	return a.withClient(ctx, func(c *client.Client) error {
+	return a.withWorkspaces(ctx, func(c workspaces) error {
 		err := a.changeAllowed(ctx, c, e, settings, true, func(allow []workspace.NetRule) []workspace.NetRule { return work.Without(allow, rules) })
 		a.note("croft: forgotten for this project: %s", printable(strings.Join(hosts, ", ")))
 		return err
@@ -492,12 +492,12 @@ func (a *command) workForbid(ctx context.Context, e *workEnv, settings work.Sett
 }
 
 // changeAllowed saves the settings of a project, and changes the rules of its works.
-func (a *command) changeAllowed(ctx context.Context, c *client.Client, e *workEnv, settings work.Settings, remove bool,
+func (a *command) changeAllowed(ctx context.Context, c workspaces, e *workEnv, settings work.Settings, remove bool,
 	change func([]workspace.NetRule) []workspace.NetRule) error {
 	if err := e.project.Save(e.data, settings); err != nil {
 		return err
 	}
-	list, err := a.works(ctx, c, e.project.Key())
+	list, err := works(ctx, c, e.project.Key())
 	if err != nil {
 		return err
 	}
@@ -509,7 +509,7 @@ func (a *command) changeAllowed(ctx context.Context, c *client.Client, e *workEn
 }
 
 // changeAllowedOf changes the rules of a work.
-func (a *command) changeAllowedOf(ctx context.Context, c *client.Client, ws client.Workspace, remove bool, change func([]workspace.NetRule) []workspace.NetRule) error {
+func (a *command) changeAllowedOf(ctx context.Context, c workspaces, ws client.Workspace, remove bool, change func([]workspace.NetRule) []workspace.NetRule) error {
 	verb := "reaches"
 	if remove {
 		verb = "no longer reaches"

@@ -78,7 +78,7 @@ func (a *command) workEvents(id string, f func(e event.Event)) error {
 }
 
 // workHosts returns the hosts that a work asked for, sorted.
-func (a *command) workHosts(_ context.Context, _ *client.Client, id string) ([]hostUse, error) {
+func (a *command) workHosts(_ context.Context, _ workspaces, id string) ([]hostUse, error) {
 	all := map[string]*hostUse{}
 	err := a.workEvents(id, func(e event.Event) {
 		if e.Kind == event.EgressRequest {
@@ -126,7 +126,7 @@ func (a *command) workLogCommand() *cobra.Command {
 		Short: "Show the commands that croft started in a work, the hosts that it asked for, and the files that it changed",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
-			return a.withWork(ctx, args, func(c *client.Client, w *workOf, rest []string) error {
+			return a.withWork(ctx, args, func(c workspaces, w *workOf, rest []string) error {
 				if err := noMore(rest); err != nil {
 					return err
 				}
@@ -136,7 +136,7 @@ func (a *command) workLogCommand() *cobra.Command {
 	}
 }
 
-func (a *command) workLog(ctx context.Context, c *client.Client, w *workOf) error {
+func (a *command) workLog(ctx context.Context, c workspaces, w *workOf) error {
 	log := workLog{Commands: []loggedCommand{}, Files: []loggedFile{}, NetworkOpen: w.Policy.Network.Open}
 	err := a.workEvents(w.ID, func(e event.Event) {
 		text, ok := e.Fields[event.FieldCommand].(string)

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace"
 )
@@ -20,7 +19,7 @@ type lostWork struct {
 
 // allApplied reports whether the project of a work has all of it. If not, it says what
 // is missing.
-func (a *command) allApplied(ctx context.Context, c *client.Client, w *workOf) bool {
+func (a *command) allApplied(ctx context.Context, c workspaces, w *workOf) bool {
 	if w.Dir != "" { // in place: there is nothing to apply
 		return true
 	}

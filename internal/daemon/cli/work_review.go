@@ -43,7 +43,7 @@ Without one, or with TERM=dumb, each change is a question, and the answers are l
 		Args: cobra.ArbitraryArgs,
 		RunE: run(func(ctx context.Context, args []string) error {
 			var w *workOf
-			err := a.withWork(ctx, args, func(_ *client.Client, found *workOf, rest []string) (err error) {
+			err := a.withWork(ctx, args, func(_ workspaces, found *workOf, rest []string) (err error) {
 				w, opts.name = found, found.Name
 				if opts.dir = opts.into; opts.dir == "" {
 					if opts.dir, err = w.dir(); err != nil {
@@ -223,7 +223,7 @@ type reviewer struct {
 // keep takes a snapshot of a work in which something runs, and may change files meanwhile:
 // the snapshot is what is shown and applied. The caller calls release.
 func (r *reviewer) keep(ctx context.Context) (release func(), err error) {
-	err = r.a.withClient(ctx, func(c *client.Client) error {
+	err = r.a.withWorkspaces(ctx, func(c workspaces) error {
 		running, err := r.a.system.RunningSessions(ctx, r.w.Kind, r.w.ID)
 		if err == nil && len(running) == 0 {
 			return nil // a snapshot would store ignored files, too
@@ -243,7 +243,7 @@ func (r *reviewer) keep(ctx context.Context) (release func(), err error) {
 		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 		defer cancel()
-		err := r.a.withAttached(ctx, r.w.ID, func(_ *client.Client, ws *workspace.Workspace) error { return ws.DeleteSnapshot(ctx, r.opts.to, nil) })
+		err := r.a.withAttached(ctx, r.w.ID, func(_ workspaces, ws *workspace.Workspace) error { return ws.DeleteSnapshot(ctx, r.opts.to, nil) })
 		if err != nil && fault.Of(err) != fault.NotFound { // it was removed with the work
 			r.a.note("croft: the snapshot %s of the review is left: %v", r.opts.to, err)
 		}
@@ -261,7 +261,7 @@ func (r *reviewer) run(ctx context.Context) error {
 		return err
 	}
 	defer release()
-	err = r.a.withClient(ctx, func(c *client.Client) error {
+	err = r.a.withWorkspaces(ctx, func(c workspaces) error {
 		d, err := fetchDiff(ctx, c, r.w.ID, client.DiffOptions{To: r.opts.to, Text: true, Paths: r.opts.apply.Only})
 		if err != nil {
 			return err
@@ -305,7 +305,7 @@ func (r *reviewer) runTests(ctx context.Context, w io.Writer) (outcome string, e
 	if len(paths) == 0 {
 		return "", fmt.Errorf("test: %w: nothing is taken", fault.WrongState)
 	}
-	err = r.a.withClient(ctx, func(c *client.Client) error {
+	err = r.a.withWorkspaces(ctx, func(c workspaces) error {
 		origin, err := r.a.originOf(ctx, c, r.w.ID)
 		if err != nil {
 			return err
@@ -319,7 +319,7 @@ func (r *reviewer) runTests(ctx context.Context, w io.Writer) (outcome string, e
 }
 
 // originOf returns the snapshot that a work started from; "" for one that started empty.
-func (a *command) originOf(ctx context.Context, c *client.Client, id string) (origin string, err error) {
+func (a *command) originOf(ctx context.Context, c workspaces, id string) (origin string, err error) {
 	err = a.withOpened(ctx, c, id, func(ws *workspace.Workspace) error {
 		list, err := ws.Snapshots(ctx, &driver.ListSnapshotsOptions{Origin: true})
 		if err == nil && len(list) > 0 {
@@ -359,17 +359,14 @@ func (c cleanWriter) Write(data []byte) (int, error) {
 
 // testFork forks a workspace, prepares the fork, runs the tests of the project in it, and
 // removes it. Output goes to w. It returns the outcome in a few words.
-func (a *command) testFork(ctx context.Context, c *client.Client, id string, opts client.ForkOptions, test string, prepare func(id string) error, w io.Writer) (outcome string, err error) {
-	opts.Labels = map[string]string{runLabel: "true"}
-	if me := processIdentity("self"); me != "" {
-		opts.Labels[runByLabel] = me
-	}
+func (a *command) testFork(ctx context.Context, c workspaces, id string, opts client.ForkOptions, test string, prepare func(id string) error, w io.Writer) (outcome string, err error) {
+	opts.Labels = a.runLabels()
 	forked, err := c.Fork(ctx, id, opts)
 	if err != nil {
 		return "", err
 	}
 	fork := forked.Workspaces[0].ID
-	defer func() { err = errors.Join(err, a.destroyWorkspace(ctx, c, fork)) }()
+	defer func() { err = errors.Join(err, destroyWorkspace(ctx, c, fork)) }()
 	if prepare != nil {
 		if err := prepare(fork); err != nil {
 			return "", err
@@ -399,8 +396,12 @@ func (a *command) testFork(ctx context.Context, c *client.Client, id string, opt
 }
 
 // testCommand returns the command that runs all tests of the project in a workspace.
-func testCommand(ctx context.Context, c *client.Client, id string) (driver.Command, error) {
-	data, err := c.Profile(ctx, id)
+func testCommand(ctx context.Context, c workspaces, id string) (driver.Command, error) {
+	api, err := c.API(ctx)
+	if err != nil {
+		return driver.Command{}, err
+	}
+	data, err := api.Profile(ctx, id)
 	if err != nil {
 		return driver.Command{}, err
 	}
@@ -451,12 +452,12 @@ NAME, or parts of several with croft work apply NAME PATH.`,
 			if err != nil {
 				return err
 			}
-			return a.withClient(ctx, func(c *client.Client) error {
+			return a.withWorkspaces(ctx, func(c workspaces) error {
 				key := ""
 				if len(args) == 0 {
 					key = e.project.Key()
 				}
-				list, err := a.works(ctx, c, key)
+				list, err := works(ctx, c, key)
 				if err != nil {
 					return err
 				}
@@ -483,7 +484,7 @@ NAME, or parts of several with croft work apply NAME PATH.`,
 	return cmd
 }
 
-func (a *command) workCompare(ctx context.Context, c *client.Client, list []client.Workspace, test string, noTest bool) error {
+func (a *command) workCompare(ctx context.Context, c workspaces, list []client.Workspace, test string, noTest bool) error {
 	all := []comparedWork{}
 	files := []string{}
 	tests := func(id string, opts client.ForkOptions) string {

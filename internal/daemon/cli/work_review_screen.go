@@ -71,7 +71,7 @@ type changeLine struct {
 // askOnScreen is askInLines on the whole terminal.
 func (r *reviewer) askOnScreen(ctx context.Context) (apply bool, err error) {
 	wake := make(chan struct{}, 1)
-	s := &reviewScreen{review: r.review, name: r.w.Name, dir: r.opts.dir, colour: r.a.useColour(r.a.Out), autorun: r.opts.apply.Autorun}
+	s := &reviewScreen{review: r.review, name: r.w.Name, dir: r.opts.dir, colour: useColour(r.a.Out), autorun: r.opts.apply.Autorun}
 	var notes bytes.Buffer // would disturb the screen
 	stderr := r.a.Err
 	r.a.Err = &notes

@@ -230,14 +230,7 @@ func (a *command) wsApply(ctx context.Context, opts wsApplyOptions) error {
 	}
 	opts.apply.Journals, opts.apply.Undo = journals, store
 	opts.apply.Ours, opts.apply.Theirs = printable(opts.dir), "workspace "+opts.name
-	return a.withAttached(ctx, opts.name, func(c *client.Client, ws *workspace.Workspace) error {
-		if a.server == "" { // what its registry has is compared and read without requests for each file
-			direct, err := a.system.Registry.Acquire(ctx, ws.ID())
-			if err != nil {
-				return err
-			}
-			ws = direct
-		}
+	return a.withAttached(ctx, opts.name, func(c workspaces, ws *workspace.Workspace) error {
 		base, theirs, d, err := a.compareForApply(ctx, c, ws, &opts)
 		if err != nil || len(d.Changes) == 0 {
 			return err
@@ -328,7 +321,7 @@ func (a *command) wsApplyCommits(ctx context.Context, opts wsApplyOptions) error
 	defer os.Remove(bundle.Name())
 	defer bundle.Close()
 	var refs []snapshot.ImportedRef
-	err = a.withAttached(ctx, opts.name, func(_ *client.Client, ws *workspace.Workspace) (err error) {
+	err = a.withAttached(ctx, opts.name, func(_ workspaces, ws *workspace.Workspace) (err error) {
 		if refs, err = history.Refs(ctx, ws); err != nil {
 			return err
 		}
@@ -393,7 +386,7 @@ func (a *command) wsApplyInto(ctx context.Context, opts wsApplyOptions, paths []
 		return err
 	}
 	return a.withClient(ctx, func(c *client.Client) error {
-		stop := a.showProgress(ctx, c, opts.dir, "merging")
+		stop := a.showProgress(ctx, remote{c}, opts.dir, "merging")
 		res, err := c.Apply(ctx, opts.dir, client.ApplyOptions{
 			Source: opts.name, From: opts.from, Paths: paths, Hunks: hunks, Markers: opts.apply.Markers, DryRun: opts.apply.DryRun,
 			AllowAutorun: opts.apply.Autorun, Ignored: opts.apply.Ignored,
@@ -411,7 +404,7 @@ func (a *command) wsApplyInto(ctx context.Context, opts wsApplyOptions, paths []
 
 // compareForApply compares a workspace with the state that it is merged from, and
 // restricts opts.apply to the changed paths. It also returns the two trees.
-func (a *command) compareForApply(ctx context.Context, c *client.Client, ws *workspace.Workspace, opts *wsApplyOptions) (
+func (a *command) compareForApply(ctx context.Context, c workspaces, ws *workspace.Workspace, opts *wsApplyOptions) (
 	base, theirs snapshot.Tree, d *snapshot.Comparison, err error,
 ) {
 	here := ctx
@@ -421,10 +414,8 @@ func (a *command) compareForApply(ctx context.Context, c *client.Client, ws *wor
 	} else {
 		stop = a.showProgress(ctx, c, ws.ID(), "comparing")
 	}
-	if base, theirs, err = comparedTrees(here, ws, opts.from, opts.to); err == nil && a.server == "" {
-		d, err = snapshot.Diff(here, base, theirs, &snapshot.DiffOptions{Only: opts.apply.Only, NoGit: true, NoIgnored: !opts.apply.Ignored})
-	} else if err == nil {
-		d, err = fetchDiff(ctx, c, ws.ID(), client.DiffOptions{From: opts.from, To: opts.to, Paths: opts.apply.Only, Ignored: opts.apply.Ignored})
+	if base, theirs, err = comparedTrees(here, ws, opts.from, opts.to); err == nil {
+		d, err = fetchDiff(here, c, ws.ID(), client.DiffOptions{From: opts.from, To: opts.to, Paths: opts.apply.Only, Ignored: opts.apply.Ignored})
 	}
 	stop()
 	if err != nil {

@@ -18,7 +18,7 @@ func (a *command) wsDescribeCommand() *cobra.Command {
 		Short: "Show all details of a workspace, for operators",
 		Args:  cobra.ExactArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
-			return a.withClient(ctx, func(c *client.Client) error {
+			return a.withWorkspaces(ctx, func(c workspaces) error {
 				d, err := c.Describe(ctx, args[0])
 				if err != nil {
 					return err

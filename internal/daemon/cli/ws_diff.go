@@ -92,7 +92,7 @@ func (a *command) resolveSide(flag, side string) (string, error) {
 }
 
 func (a *command) wsDiff(ctx context.Context, name string, opts wsDiffOptions) error {
-	return a.withClient(ctx, func(c *client.Client) error {
+	return a.withWorkspaces(ctx, func(c workspaces) error {
 		stop := a.showProgress(ctx, c, name, "comparing")
 		d, err := fetchDiff(ctx, c, name, opts.DiffOptions)
 		stop()
@@ -157,7 +157,7 @@ func firstPaths(paths []string, total int) string {
 }
 
 // noteUnchanged names the paths that were asked for and have no change.
-func (a *command) noteUnchanged(ctx context.Context, c *client.Client, d *snapshot.Comparison, opts wsDiffOptions) {
+func (a *command) noteUnchanged(ctx context.Context, c workspaces, d *snapshot.Comparison, opts wsDiffOptions) {
 	for _, p := range opts.Paths {
 		at := path.Clean("/" + p)
 		isBelow := func(name string) bool { return at == "/" || "/"+name == at || strings.HasPrefix("/"+name, at+"/") }
@@ -206,7 +206,7 @@ func (a *command) writePrintablePatch(w io.Writer, d *snapshot.Comparison) error
 		return err
 	}
 	text := printableText(b.String())
-	if !a.useColour(w) {
+	if !useColour(w) {
 		_, err := io.WriteString(w, text)
 		return err
 	}
@@ -240,7 +240,7 @@ func patchColour(line string) string {
 // writeStat writes a line for each file, with the pluses and minuses in colour on
 // a terminal.
 func (a *command) writeStat(w io.Writer, d *snapshot.Comparison) error {
-	if !a.useColour(w) {
+	if !useColour(w) {
 		return d.WriteStat(w)
 	}
 	var b bytes.Buffer
@@ -263,13 +263,13 @@ func (a *command) writeStat(w io.Writer, d *snapshot.Comparison) error {
 	return nil
 }
 
-func fetchDiff(ctx context.Context, c *client.Client, name string, opts client.DiffOptions) (*snapshot.Comparison, error) {
+func fetchDiff(ctx context.Context, c workspaces, name string, opts client.DiffOptions) (*snapshot.Comparison, error) {
 	gclater.Save()
 	return c.Diff(ctx, name, opts)
 }
 
 // useColour reports whether w is a terminal with colours, and NO_COLOR is not set.
-func (a *command) useColour(w io.Writer) bool {
+func useColour(w io.Writer) bool {
 	if os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
 		return false
 	}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/daemon/config"
 	"github.com/croft-run/croft/internal/history"
@@ -76,7 +75,7 @@ func (a *command) wsExec(ctx context.Context, opts wsExecOptions) error {
 	if cmd.Env, err = parseEnv(opts.env); err != nil {
 		return err
 	}
-	err = a.withAttached(ctx, opts.name, func(c *client.Client, ws *workspace.Workspace) error {
+	err = a.withAttached(ctx, opts.name, func(c workspaces, ws *workspace.Workspace) error {
 		a.noteUnisolated(ws)
 		end, err := a.beginCheckpoint(ctx, c, ws, strings.Join(opts.argv, " "))
 		if err != nil {
@@ -99,7 +98,7 @@ func (a *command) wsExec(ctx context.Context, opts wsExecOptions) error {
 
 // isWorkspace reports whether there is a workspace of this name.
 func (a *command) isWorkspace(ctx context.Context, name string) bool {
-	return a.withClient(ctx, func(c *client.Client) error {
+	return a.withWorkspaces(ctx, func(c workspaces) error {
 		_, err := c.Show(ctx, name)
 		return err
 	}) == nil
@@ -118,7 +117,7 @@ func (a *command) noteUnisolated(ws *workspace.Workspace) {
 
 // beginCheckpoint takes a checkpoint before a command and, by end, one after it, if the
 // workspace was opened with checkpoints.
-func (a *command) beginCheckpoint(ctx context.Context, c *client.Client, ws *workspace.Workspace, done string) (end func(), err error) {
+func (a *command) beginCheckpoint(ctx context.Context, c workspaces, ws *workspace.Workspace, done string) (end func(), err error) {
 	rec, err := c.Show(ctx, ws.ID())
 	if err != nil {
 		return nil, err

@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/internal/history"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace"
@@ -109,7 +108,7 @@ func (a *command) wsRedoCommand() *cobra.Command {
 }
 
 func (a *command) wsUndoRedo(ctx context.Context, name string, move func(context.Context, *workspace.Workspace) (history.Move, error)) error {
-	return a.withAttached(ctx, name, func(c *client.Client, ws *workspace.Workspace) error {
+	return a.withAttached(ctx, name, func(c workspaces, ws *workspace.Workspace) error {
 		stop := a.showProgress(ctx, c, ws.ID(), "going back")
 		m, err := move(ctx, ws)
 		stop()

@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/workspace"
 )
 
@@ -19,7 +18,7 @@ func (a *command) wsKillCommand() *cobra.Command {
 		Short: "Kill a session with all its processes, or send it a signal",
 		Args:  cobra.ExactArgs(2),
 		RunE: run(func(ctx context.Context, args []string) error {
-			return a.withAttached(ctx, args[0], func(_ *client.Client, ws *workspace.Workspace) error {
+			return a.withAttached(ctx, args[0], func(_ workspaces, ws *workspace.Workspace) error {
 				session, err := ws.Attach(ctx, args[1])
 				if err != nil {
 					return err

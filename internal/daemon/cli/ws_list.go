@@ -39,7 +39,7 @@ func (a *command) wsList(ctx context.Context, opts wsListOptions) error {
 	if err != nil {
 		return err
 	}
-	return a.withClient(ctx, func(c *client.Client) error {
+	return a.withWorkspaces(ctx, func(c workspaces) error {
 		list, err := c.List(ctx, client.Filter{Labels: labels, State: opts.state, Kind: opts.provider})
 		if err != nil {
 			return err

@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -45,13 +44,17 @@ func (a *command) wsLogs(ctx context.Context, opts wsLogsOptions) error {
 	if opts.stderr {
 		stream = driver.Stderr
 	}
-	return a.withAttached(ctx, opts.name, func(c *client.Client, ws *workspace.Workspace) error {
+	return a.withAttached(ctx, opts.name, func(c workspaces, ws *workspace.Workspace) error {
 		session, err := ws.Attach(ctx, opts.session)
 		if err != nil {
 			return err
 		}
 		if opts.follow {
-			body, err := c.Follow(ctx, ws.ID(), session.ID(), stream, opts.offset)
+			api, err := c.API(ctx)
+			if err != nil {
+				return err
+			}
+			body, err := api.Follow(ctx, ws.ID(), session.ID(), stream, opts.offset)
 			if err != nil {
 				return err
 			}

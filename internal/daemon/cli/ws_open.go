@@ -13,7 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/daemon/app"
 	"github.com/croft-run/croft/internal/history"
@@ -86,7 +85,7 @@ func (a *command) wsOpen(ctx context.Context, opts wsOpenOptions) error {
 	if a.isSandbox(opts.provider) {
 		a.addGitIdentity(ctx, cmp.Or(spec.Dir, templateDir(&spec)), &spec)
 	}
-	return a.withClient(ctx, func(c *client.Client) error {
+	return a.withWorkspaces(ctx, func(c workspaces) error {
 		_, stop := a.startProgress("opening the workspace")
 		ws, err := c.CreateWith(ctx, spec, opts.policy.name)
 		stop()

@@ -9,32 +9,23 @@ import (
 )
 
 func (a *command) wsPauseCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "pause NAME",
-		Short: "Freeze the processes of a workspace; they use no CPU and keep their memory",
-		Args:  cobra.ExactArgs(1),
-		RunE: run(func(ctx context.Context, args []string) error {
-			return a.withClient(ctx, func(c *client.Client) error {
-				if err := c.Pause(ctx, args[0]); err != nil {
-					return err
-				}
-				return a.printJSONOnly(map[string]string{"paused": args[0]})
-			})
-		}),
-	}
+	return a.moveCommand("pause NAME", "Freeze the processes of a workspace; they use no CPU and keep their memory", "paused", (*client.Client).Pause)
 }
 
 func (a *command) wsResumeCommand() *cobra.Command {
+	return a.moveCommand("resume NAME", "Resume a paused workspace", "resumed", (*client.Client).Resume)
+}
+
+// moveCommand is a command that moves a workspace to another state.
+func (a *command) moveCommand(use, short, done string, move func(*client.Client, context.Context, string) error) *cobra.Command {
 	return &cobra.Command{
-		Use:   "resume NAME",
-		Short: "Resume a paused workspace",
-		Args:  cobra.ExactArgs(1),
+		Use: use, Short: short, Args: cobra.ExactArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
 			return a.withClient(ctx, func(c *client.Client) error {
-				if err := c.Resume(ctx, args[0]); err != nil {
+				if err := move(c, ctx, args[0]); err != nil {
 					return err
 				}
-				return a.printJSONOnly(map[string]string{"resumed": args[0]})
+				return a.printJSONOnly(map[string]string{done: args[0]})
 			})
 		}),
 	}

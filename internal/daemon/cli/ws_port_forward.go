@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/workspace"
 )
@@ -29,7 +28,7 @@ func (a *command) wsPortForwardCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.withAttached(ctx, args[0], func(_ *client.Client, ws *workspace.Workspace) error {
+			return a.withAttached(ctx, args[0], func(_ workspaces, ws *workspace.Workspace) error {
 				return a.forwardPort(ctx, ws, local, port)
 			})
 		}),

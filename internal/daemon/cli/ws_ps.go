@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/workspace"
 )
 
@@ -19,7 +18,7 @@ func (a *command) wsPsCommand() *cobra.Command {
 		Short: "List the sessions of a workspace, recently ended ones included",
 		Args:  cobra.ExactArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
-			return a.withAttached(ctx, args[0], func(_ *client.Client, ws *workspace.Workspace) error {
+			return a.withAttached(ctx, args[0], func(_ workspaces, ws *workspace.Workspace) error {
 				list, err := ws.Sessions(ctx)
 				if err != nil {
 					return err

@@ -15,7 +15,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/history"
 	"github.com/croft-run/croft/snapshot"
@@ -69,7 +68,7 @@ such error, after all other entries were copied.`,
 func (a *command) wsPut(ctx context.Context, opts wsPutOptions) error {
 	p := &putter{transfer: transfer{a: a, verb: "put"}, opts: opts}
 	opened := false
-	err := a.withAttached(ctx, opts.name, func(c *client.Client, ws *workspace.Workspace) error {
+	err := a.withAttached(ctx, opts.name, func(c workspaces, ws *workspace.Workspace) error {
 		opened, p.ws = true, ws
 		now, stop := a.startProgress("copying")
 		defer stop()

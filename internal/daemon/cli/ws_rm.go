@@ -38,7 +38,7 @@ workspaces of croft run, code, mcp and eval, which end with their command.`,
 		Example: "  croft ws rm demo\n  croft ws rm --label team=core\n  croft ws rm --all --yes",
 		Args:    cobra.ArbitraryArgs,
 		RunE: run(func(ctx context.Context, args []string) error {
-			return a.withClient(ctx, func(c *client.Client) error {
+			return a.withWorkspaces(ctx, func(c workspaces) error {
 				names, err := a.chosenWorkspaces(ctx, c, opts, args)
 				if err != nil || len(names) == 0 {
 					return err
@@ -56,7 +56,7 @@ workspaces of croft run, code, mcp and eval, which end with their command.`,
 
 // chosenWorkspaces returns the workspaces to remove: those of names, or of --all or --label,
 // about which the user is asked.
-func (a *command) chosenWorkspaces(ctx context.Context, c *client.Client, opts wsRmOptions, names []string) ([]string, error) {
+func (a *command) chosenWorkspaces(ctx context.Context, c workspaces, opts wsRmOptions, names []string) ([]string, error) {
 	labels, err := parseLabels(opts.labels)
 	switch {
 	case err != nil:
@@ -100,7 +100,7 @@ func (a *command) confirmRemoval(names []string, noun string, yes bool) ([]strin
 	return names, nil
 }
 
-func (a *command) wsRm(ctx context.Context, c *client.Client, names []string) error {
+func (a *command) wsRm(ctx context.Context, c workspaces, names []string) error {
 	if len(names) == 1 {
 		if err := c.Destroy(ctx, names[0]); err != nil {
 			return err

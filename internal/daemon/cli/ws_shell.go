@@ -47,7 +47,7 @@ func (a *command) wsShell(ctx context.Context, opts wsShellOptions) error {
 	if err != nil {
 		return err
 	}
-	return a.withAttached(ctx, opts.name, func(c *client.Client, ws *workspace.Workspace) error {
+	return a.withAttached(ctx, opts.name, func(c workspaces, ws *workspace.Workspace) error {
 		a.noteUnisolated(ws)
 		id, from := opts.session, client.TerminalOptions{Tail: replayBytes}
 		if id == "" {
@@ -56,7 +56,7 @@ func (a *command) wsShell(ctx context.Context, opts wsShellOptions) error {
 			}
 			from = client.TerminalOptions{}
 		}
-		t, err := c.Terminal(ctx, ws.ID(), id, from)
+		t, err := openTerminal(ctx, c, ws.ID(), id, from)
 		if err != nil {
 			return err
 		}

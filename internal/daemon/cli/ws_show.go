@@ -22,7 +22,7 @@ func (a *command) wsShowCommand() *cobra.Command {
 		Short: "Show one workspace",
 		Args:  cobra.ExactArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
-			return a.withClient(ctx, func(c *client.Client) error {
+			return a.withWorkspaces(ctx, func(c workspaces) error {
 				ws, err := c.Show(ctx, args[0])
 				if err != nil {
 					return err

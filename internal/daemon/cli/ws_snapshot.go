@@ -49,7 +49,7 @@ vanished meanwhile or could not be read; with --complete such files are an error
 }
 
 func (a *command) wsSnapshot(ctx context.Context, name string, opts *driver.SnapshotOptions, seal, processes bool) error {
-	return a.withAttached(ctx, name, func(c *client.Client, ws *workspace.Workspace) error {
+	return a.withAttached(ctx, name, func(c workspaces, ws *workspace.Workspace) error {
 		take := ws.Snapshot
 		switch {
 		case seal:
@@ -167,7 +167,7 @@ snapshot, whose id is printed.`,
 }
 
 func (a *command) wsRollback(ctx context.Context, name, id string, crossSession bool) error {
-	return a.withAttached(ctx, name, func(c *client.Client, ws *workspace.Workspace) error {
+	return a.withAttached(ctx, name, func(c workspaces, ws *workspace.Workspace) error {
 		stop := a.showProgress(ctx, c, ws.ID(), "going back")
 		before, err := ws.Rollback(ctx, id, &driver.SnapshotAccess{CrossSession: crossSession})
 		stop()
@@ -214,7 +214,7 @@ func (a *command) wsForkCommand() *cobra.Command {
 }
 
 func (a *command) wsFork(ctx context.Context, name string, opts client.ForkOptions) error {
-	return a.withClient(ctx, func(c *client.Client) error {
+	return a.withWorkspaces(ctx, func(c workspaces) error {
 		stop := a.showProgress(ctx, c, name, "forking")
 		res, err := c.Fork(ctx, name, opts)
 		stop()

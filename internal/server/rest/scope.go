@@ -97,7 +97,7 @@ func (s *Server) serveAllowed(w http.ResponseWriter, r *http.Request, pattern st
 	if p, _ := auth.From(r.Context()); p.Workspace != "" {
 		r = r.WithContext(workspace.WithoutUse(r.Context())) // a share link keeps no workspace alive
 	}
-	s.routes.ServeHTTP(w, r)
+	s.mux.ServeHTTP(w, r)
 }
 
 func (s *Server) auditCall(r *http.Request, pattern, target string, status int) {

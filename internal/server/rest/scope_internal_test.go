@@ -19,6 +19,7 @@ func TestRoutesAreNotShownByDefault(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.register()
 	made := s.op(http.MethodGet, onePath+"/made-up", "made-up", "A route that nobody has thought of")
 	handle(s, made, s.showMe)
 	ctx := auth.With(t.Context(), auth.Principal{Tenant: "red", Scope: auth.Read, Workspace: "aaaaaaaaaaaaaaaaaaaa"})
@@ -48,6 +49,7 @@ func TestAShareLinkIsNoUse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.register()
 	made := shown(s.op(http.MethodGet, "/v1/made-up", "made-up", "A route that tells whether it is a use"))
 	use := map[string]bool{}
 	handle(s, made, func(ctx context.Context, _ *struct{}) (*none, error) {

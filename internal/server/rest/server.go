@@ -112,12 +112,12 @@ const defaultMaxBody = 16 << 20
 type Server struct {
 	cfg      Config
 	log      *slog.Logger
-	routes   *routes
+	register func()            // registerRoutes, once: a command of croft calls most functions of routes without HTTP
+	mux      *http.ServeMux    // of routes
 	scopes   map[string]string // of each route, by its pattern
 	shown    map[string]bool   // routes that share links may use, by pattern
 	streamed map[string]bool   // routes whose bodies are streamed, by pattern
 	api      huma.API
-	document func() // completeDocument, once
 	profiles *profile.Cache
 
 	drain sync.Once
@@ -155,27 +155,27 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Events == nil {
 		cfg.Events = event.NewStream(cfg.Recent)
 	}
-	s := &Server{announced: map[string]event.Profile{}, pins: pins{all: map[string][]*pin{}}, bodyTimeout: defaultBodyTimeout, cfg: cfg, log: cfg.Log, routes: newRoutes(), scopes: map[string]string{}, shown: map[string]bool{}, streamed: map[string]bool{}, profiles: profile.NewCache(), done: make(chan struct{})}
+	s := &Server{announced: map[string]event.Profile{}, pins: pins{all: map[string][]*pin{}}, bodyTimeout: defaultBodyTimeout, cfg: cfg, log: cfg.Log, mux: http.NewServeMux(), scopes: map[string]string{}, shown: map[string]bool{}, streamed: map[string]bool{}, profiles: profile.NewCache(), done: make(chan struct{})}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	s.api = humago.New(s.routes, s.humaConfig())
-	s.api.UseMiddleware(wrapContext, s.refuseRepeated, s.refuseCondition)
-	s.document = sync.OnceFunc(s.completeDocument)
-	s.routes.declareOwn(s.document)
-	s.registerRoutes()
-	for path, h := range cfg.Mounts {
-		s.routes.mux.Handle(path, h)
-	}
-	if cfg.Metrics != nil {
-		s.routes.mux.HandleFunc("GET /metrics", s.showMetrics)
-	}
+	s.register = sync.OnceFunc(func() {
+		s.api = humago.New(s.mux, s.humaConfig())
+		s.api.UseMiddleware(wrapContext, s.refuseRepeated, s.refuseCondition)
+		s.registerRoutes()
+		s.completeDocument()
+		for path, h := range cfg.Mounts {
+			s.mux.Handle(path, h)
+		}
+		if cfg.Metrics != nil {
+			s.mux.HandleFunc("GET /metrics", s.showMetrics)
+		}
+	})
 	return s, nil
 }
 
-// completeDocument adds all routes to the OpenAPI document, and what huma does not see.
+// completeDocument adds to the OpenAPI document what huma does not see.
 func (s *Server) completeDocument() {
-	s.routes.registerAll()
 	schemas := s.api.OpenAPI().Components.Schemas.Map()
 	delete(schemas, "ErrorModel") // huma's error schema, which no route uses
 	documentBytes(schemas)
@@ -236,7 +236,7 @@ func (s *Server) untilDrain(ctx context.Context) (context.Context, context.Cance
 
 // OpenAPI returns the OpenAPI document as JSON.
 func (s *Server) OpenAPI() ([]byte, error) {
-	s.document()
+	s.register()
 	return s.api.OpenAPI().MarshalJSON()
 }
 
@@ -275,6 +275,7 @@ func decode(data []byte, v any) error {
 // ServeHTTP authenticates and routes one request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer httplog.Recover(w, r, s.log, s.writeError)
+	s.register()
 	r, err := s.checkRequest(r)
 	if err != nil {
 		closeAfterAnswer(w)
@@ -296,7 +297,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer stop()
 	r, answered := watchBody(w, r, s.bodyTimeout)
 	defer answered()
-	h, pattern := s.routes.mux.Handler(r)
+	h, pattern := s.mux.Handler(r)
 	httplog.SetRoute(r.Context(), pattern)
 	if pattern == "" || !isCleanPath(r.URL.EscapedPath()) { // http.ServeMux would redirect
 		s.answerUnmatched(w, r, h)

@@ -141,37 +141,45 @@ func handle[I, O any](s *Server, op huma.Operation, f func(context.Context, *I) 
 	pattern := op.Method + " " + op.Path
 	s.scopes[pattern], s.streamed[pattern] = requiredScope(op), op.MaxBodyBytes == 0
 	s.shown[pattern] = op.Metadata[shownKey] == true
-	s.routes.declare(pattern, func() {
-		huma.Register(s.api, op, func(ctx context.Context, in *I) (*O, error) {
-			out, err := f(ctx, in)
-			if err != nil {
-				return nil, s.newProblem(ctx, info, err)
-			}
-			return out, nil
-		})
+	huma.Register(s.api, op, func(ctx context.Context, in *I) (*O, error) {
+		out, err := f(ctx, in)
+		if err != nil {
+			return nil, s.newProblem(ctx, info, err)
+		}
+		return out, nil
 	})
 }
 
 // onRecord is handle for a route that takes the record of a workspace.
 func onRecord[I any, P targeted[I], O any](s *Server, op huma.Operation, f func(context.Context, registry.Record, *I) (*O, error)) {
-	handle(s, op, func(ctx context.Context, in *I) (*O, error) {
+	handle(s, op, withRecord[I, P](s, f))
+}
+
+// withRecord returns a function that looks up the record of its target for f.
+func withRecord[I any, P targeted[I], O any](s *Server, f func(context.Context, registry.Record, *I) (*O, error)) func(context.Context, *I) (*O, error) {
+	return func(ctx context.Context, in *I) (*O, error) {
 		r, err := s.lookupRecord(ctx, P(in).target())
 		if err != nil {
 			return nil, err
 		}
 		return f(ctx, r, in)
-	})
+	}
 }
 
 // onWorkspace is handle for a route that takes the live handle of a workspace.
 func onWorkspace[I any, P targeted[I], O any](s *Server, op huma.Operation, f func(context.Context, *workspace.Workspace, *I) (*O, error)) {
-	handle(s, op, func(ctx context.Context, in *I) (*O, error) {
+	handle(s, op, withHandle[I, P](s, f))
+}
+
+// withHandle returns a function that opens its target for f.
+func withHandle[I any, P targeted[I], O any](s *Server, f func(context.Context, *workspace.Workspace, *I) (*O, error)) func(context.Context, *I) (*O, error) {
+	return func(ctx context.Context, in *I) (*O, error) {
 		ws, err := s.liveWorkspace(ctx, P(in).target())
 		if err != nil {
 			return nil, err
 		}
 		return f(ctx, ws, in)
-	})
+	}
 }
 
 func (s *Server) showVersion(context.Context, *none) (*body[Version], error) {
