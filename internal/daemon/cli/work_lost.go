@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/croft-run/croft/client"
+	"github.com/croft-run/croft/internal/history"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace"
 )
@@ -51,7 +52,7 @@ func (a *command) allApplied(ctx context.Context, c *client.Client, w *workOf) b
 
 // findLost compares a work with the directory of its project.
 func findLost(ctx context.Context, ws *workspace.Workspace, dir string) (*lostWork, error) {
-	base, theirs, err := comparedTrees(ctx, ws, "", "")
+	base, theirs, err := history.Trees(ctx, ws, "", "")
 	if err != nil {
 		return nil, err
 	}
