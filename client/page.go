@@ -5,7 +5,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strconv"
 	"time"
 
 	"github.com/croft-run/croft/workspace/driver"
@@ -101,7 +100,7 @@ type HostApplyOptions struct {
 	Dir     string            `json:"dir" doc:"absolute directory of the server's host, in one of hostRoots of croft.yaml"`
 	From    string            `json:"from,omitempty" doc:"id or name of a snapshot, since which changes count; empty is what the workspace started from"`
 	Paths   []string          `json:"paths,omitempty" doc:"only these, with all below them"`
-	Hunks   map[string][]int  `json:"hunks,omitempty" doc:"for paths of files, the hunks that are taken, counted from 1 in /diff with the default context"`
+	Hunks   Hunks             `json:"hunks,omitempty" doc:"for paths of files, the hunks that are taken, counted from 1 in /diff with the default context"`
 	Shown   map[string]string `json:"shown,omitempty" doc:"the changes that were shown, so that nothing else is applied: by path, new.digest or new.target of /diff, empty for what was removed; if they differ now, the answer is 412"`
 	Markers bool              `json:"markers,omitempty" doc:"write conflicts of lines into the files, marked as git does it"`
 	DryRun  bool              `json:"dryRun,omitempty" doc:"say what would be done"`
@@ -124,7 +123,7 @@ func (c *Client) HostRoots(ctx context.Context) ([]string, error) {
 type RevertOptions struct {
 	From  string            `json:"from,omitempty" doc:"id or name of a snapshot, since which changes count; empty is what the workspace started from"`
 	Paths []string          `json:"paths,omitempty" doc:"changed paths that are reverted whole"`
-	Hunks map[string][]int  `json:"hunks,omitempty" doc:"for paths of files, the hunks that are reverted, counted from 1 in /diff with the default context"`
+	Hunks Hunks             `json:"hunks,omitempty" doc:"for paths of files, the hunks that are reverted, counted from 1 in /diff with the default context"`
 	Shown map[string]string `json:"shown,omitempty" doc:"the changes that were shown, so that nothing else is reverted: by path, new.digest or new.target of /diff, empty for what was removed; if they differ now, the answer is 412"`
 }
 
@@ -143,7 +142,7 @@ func (c *Client) Revert(ctx context.Context, nameOrID string, opts RevertOptions
 type PatchOptions struct {
 	From, To string
 	Paths    []string
-	Hunks    map[string][]int // by path, counted from 1
+	Hunks    Hunks // by path, counted from 1
 	Ignored  bool
 }
 
@@ -153,10 +152,8 @@ func (c *Client) Patch(ctx context.Context, nameOrID string, opts PatchOptions) 
 	for _, p := range opts.Paths {
 		q.Add("path", p)
 	}
-	for p, list := range opts.Hunks {
-		for _, n := range list {
-			q.Add("hunk", p+":"+strconv.Itoa(n))
-		}
+	for _, h := range opts.Hunks.Strings() {
+		q.Add("hunk", h)
 	}
 	res, err := c.send(ctx, request{method: http.MethodGet, path: workspacePath(nameOrID, "/patch"), query: q.Values})
 	if err != nil {

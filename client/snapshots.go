@@ -159,14 +159,17 @@ func (c *Client) Fork(ctx context.Context, nameOrID string, opts ForkOptions) (F
 	return get[Forked](ctx, c, request{method: http.MethodPost, path: workspacePath(nameOrID, "/fork"), json: opts})
 }
 
+// Hunks are chosen hunks of files by path, counted from 1 in a Comparison with the default context.
+type Hunks = changes.Hunks
+
 // ApplyOptions are the options of Apply.
 type ApplyOptions struct {
-	Source  string           `json:"source" doc:"id or name of the workspace whose changes are merged"`
-	From    string           `json:"from,omitempty" doc:"id or name of a snapshot of it, since which changes count; empty is what it started from"`
-	Paths   []string         `json:"paths,omitempty" doc:"only these, with all below them"`
-	Hunks   map[string][]int `json:"hunks,omitempty" doc:"for paths of files, the hunks that are taken, counted from 1"`
-	Markers bool             `json:"markers,omitempty" doc:"write conflicts of lines into the files, marked as git does it"`
-	DryRun  bool             `json:"dryRun,omitempty" doc:"say what would be done"`
+	Source  string   `json:"source" doc:"id or name of the workspace whose changes are merged"`
+	From    string   `json:"from,omitempty" doc:"id or name of a snapshot of it, since which changes count; empty is what it started from"`
+	Paths   []string `json:"paths,omitempty" doc:"only these, with all below them"`
+	Hunks   Hunks    `json:"hunks,omitempty" doc:"for paths of files, the hunks that are taken, counted from 1"`
+	Markers bool     `json:"markers,omitempty" doc:"write conflicts of lines into the files, marked as git does it"`
+	DryRun  bool     `json:"dryRun,omitempty" doc:"say what would be done"`
 
 	AllowAutorun bool `json:"allowAutorun,omitempty" doc:"autorun files, too: editor tasks, hooks and the like, which tools run without being asked"`
 	Ignored      bool `json:"ignored,omitempty" doc:"what .gitignore excludes and caches, too"`

@@ -101,6 +101,25 @@ func Apply(ctx context.Context, base, theirs Tree, dir string, opts *ApplyOption
 	return res, nil
 }
 
+// ApplyCompared is Apply of what a Diff of the two trees found, or of what opts chooses of it,
+// for a workspace of that id and name. The result has what the Diff left out, too. It drops
+// d.Changes, some hundred bytes each.
+func ApplyCompared(ctx context.Context, base, theirs Tree, d *Comparison, dir, id, name string, opts ApplyOptions) (*Applied, error) {
+	res := &Applied{Merged: &Merged{Applied: []string{}}, Done: true}
+	if len(d.Changes) > 0 {
+		opts.Choose(d)
+		d.Changes = nil
+		opts.Theirs = "workspace " + name
+		opts.Info = driver.SnapshotInfo{Name: "before-apply", Workspace: id, Labels: map[string]string{CauseLabel: "apply", NameLabel: name}}
+		var err error
+		if res, err = Apply(ctx, base, theirs, dir, &opts); err != nil {
+			return nil, err
+		}
+	}
+	res.AddScope(d)
+	return res, nil
+}
+
 func errChanged(name string) error {
 	return fmt.Errorf("snapshot: apply: %w: %s was changed meanwhile; nothing was written: apply again", fault.Conflict, name)
 }

@@ -24,7 +24,7 @@ type MergeOptions struct {
 
 	// Hunks are the hunks to merge by path, counted from 1 in the order of Diff
 	// with the default context.
-	Hunks map[string][]int
+	Hunks Hunks
 
 	// Markers writes both sides of a conflict into a text, with git's conflict
 	// markers, and continues.
@@ -49,6 +49,19 @@ type MergeOptions struct {
 	Ours, Theirs string
 
 	to *destination // nil is no directory of this host
+}
+
+// Choose restricts the merge to the paths of a comparison, unless paths or hunks are chosen.
+func (o *MergeOptions) Choose(d *Comparison) {
+	if len(o.Only) > 0 || len(o.Hunks) > 0 {
+		return
+	}
+	for _, c := range d.Changes {
+		o.Only = append(o.Only, c.Path)
+		if c.From != "" {
+			o.Only = append(o.Only, c.From)
+		}
+	}
 }
 
 // A MergedTree is the result of Merge: the changes to ours.
@@ -78,7 +91,7 @@ func Merge(ctx context.Context, base, ours, theirs Tree, opts *MergeOptions) (*M
 		return nil, err
 	}
 	if only == nil && len(m.opts.Hunks) > 0 {
-		only = slices.Sorted(maps.Keys(m.opts.Hunks))
+		only = m.opts.Hunks.Paths()
 	}
 	d, err := Diff(ctx, base, theirs, &DiffOptions{NoRenames: true, Only: only, NoGit: true, NoIgnored: !m.opts.Ignored})
 	if err != nil {
@@ -141,7 +154,7 @@ func (m *MergedTree) ApplyTo(ours Tree) (Tree, []string) {
 
 // cleanHunks normalises the paths of hunks.
 func (m *merger) cleanHunks() error {
-	hunks := make(map[string][]int, len(m.opts.Hunks))
+	hunks := make(Hunks, len(m.opts.Hunks))
 	for p, list := range m.opts.Hunks {
 		clean, err := cleanPaths([]string{p})
 		if err != nil {

@@ -14,6 +14,7 @@ type (
 	ChangeKind   = changes.ChangeKind
 	Side         = changes.Side
 	Hunk         = textdiff.Hunk
+	Hunks        = changes.Hunks
 	GitChange    = changes.GitChange
 	LeftOut      = changes.LeftOut
 	Merged       = changes.Merged
@@ -57,3 +58,6 @@ const (
 	LeftOutSpecial   = changes.LeftOutSpecial // a FIFO, socket or device
 	MaxLeftOutListed = changes.MaxLeftOutListed
 )
+
+// ParseHunks reads hunks in the form PATH:N.
+func ParseHunks(list []string) (Hunks, error) { return changes.ParseHunks(list) }

@@ -2,30 +2,30 @@ package answer
 
 // A EvalComparison is two runs side by side: B against A.
 type EvalComparison struct {
-	A       string             `json:"a"` // directories
-	B       string             `json:"b"`
+	A       string                 `json:"a"` // directories
+	B       string                 `json:"b"`
 	Runners []EvalRunnerComparison `json:"runners"`
-	Common  int                `json:"common"` // executions that both runs have and that are compared
-	OnlyA   int                `json:"onlyA"`  // executions that are not in the other run
-	OnlyB   int                `json:"onlyB"`
+	Common  int                    `json:"common"` // executions that both runs have and that are compared
+	OnlyA   int                    `json:"onlyA"`  // executions that are not in the other run
+	OnlyB   int                    `json:"onlyB"`
 	Changed []EvalCaseChange       `json:"changed"` // executions whose verdict differs, or that only one has
 }
 
 // A EvalRunnerComparison is what differs for one runner.
 type EvalRunnerComparison struct {
-	Runner   string    `json:"runner"`
+	Runner   string        `json:"runner"`
 	Measures []EvalMeasure `json:"measures"`
 }
 
 // A EvalMeasure is one quantity that is compared. Diff is the difference of pass rates, and
 // the ratio of other quantities, both of B to A.
 type EvalMeasure struct {
-	Name        string   `json:"name"` // "pass rate", "tokens", "time" or "cost"
+	Name        string       `json:"name"` // "pass rate", "tokens", "time" or "cost"
 	A           EvalInterval `json:"a"`
 	B           EvalInterval `json:"b"`
 	Diff        EvalInterval `json:"diff"`
-	Significant bool     `json:"significant"` // the interval of Diff leaves out "no difference"
-	Better      bool     `json:"better"`      // B is better; set only if Significant
+	Significant bool         `json:"significant"` // the interval of Diff leaves out "no difference"
+	Better      bool         `json:"better"`      // B is better; set only if Significant
 
 	// Texts for reports of package eval; empty in an answer.
 	AText, BText, DiffText, Word string `json:"-"`
@@ -47,4 +47,3 @@ type EvalInterval struct {
 	High  float64 `json:"high"`
 	N     int     `json:"n"` // observations
 }
-

@@ -31,4 +31,3 @@ type GCResult struct {
 	Rewritten int   `json:"rewritten"` // packs whose live objects were moved to new packs
 	Freed     int64 `json:"freed"`     // bytes
 }
-

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,6 +42,15 @@ func Tree(ctx context.Context, ws *workspace.Workspace, name string, access *dri
 		return nil, err
 	}
 	return snapshot.Files(files), nil
+}
+
+// Trees returns two states of a workspace as trees. An empty from is Origin, an empty to Now.
+func Trees(ctx context.Context, ws *workspace.Workspace, from, to string) (base, theirs snapshot.Tree, err error) {
+	if base, err = Tree(ctx, ws, cmp.Or(from, Origin), nil); err != nil {
+		return nil, nil, err
+	}
+	theirs, err = Tree(ctx, ws, to, nil)
+	return base, theirs, err
 }
 
 // compareBase returns the base of comparison of a workspace that started empty.
@@ -176,18 +186,11 @@ type ApplyOptions struct {
 // is a conflict and Markers is not set, none. It takes a snapshot of the target
 // first, and rolls back to it if writing fails.
 func Apply(ctx context.Context, source, target *workspace.Workspace, opts *ApplyOptions) (*snapshot.Applied, error) {
-	o := ApplyOptions{From: Origin}
+	var o ApplyOptions
 	if opts != nil {
 		o = *opts
 	}
-	if o.From == "" {
-		o.From = Origin
-	}
-	base, err := Tree(ctx, source, o.From, nil)
-	if err != nil {
-		return nil, err
-	}
-	theirs, err := Tree(ctx, source, o.To, nil)
+	base, theirs, err := Trees(ctx, source, o.From, o.To)
 	if err != nil {
 		return nil, err
 	}

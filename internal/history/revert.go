@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/croft-run/croft/fault"
@@ -18,7 +17,7 @@ import (
 type RevertOptions struct {
 	From  string            // state since which changes count; "" is Origin
 	Paths []string          // changed paths that are reverted whole, with all below them
-	Hunks map[string][]int  // by path, the hunks that are reverted, counted from 1 as in snapshot.MergeOptions
+	Hunks snapshot.Hunks    // by path, the hunks that are reverted, counted from 1 as in snapshot.MergeOptions
 	Shown map[string]string // see CheckShown
 }
 
@@ -35,19 +34,11 @@ func Revert(ctx context.Context, ws *workspace.Workspace, opts *RevertOptions) (
 	if len(opts.Paths) == 0 && len(opts.Hunks) == 0 {
 		return nil, fmt.Errorf("revert: %w: name paths, hunks or both", fault.InvalidArgument)
 	}
-	from := opts.From
-	if from == "" {
-		from = Origin
-	}
-	base, err := Tree(ctx, ws, from, nil)
+	base, now, err := Trees(ctx, ws, opts.From, Now)
 	if err != nil {
 		return nil, err
 	}
-	now, err := Tree(ctx, ws, Now, nil)
-	if err != nil {
-		return nil, err
-	}
-	asked := slices.Concat(opts.Paths, slices.Collect(maps.Keys(opts.Hunks)))
+	asked := slices.Concat(opts.Paths, opts.Hunks.Paths())
 	d, err := snapshot.Diff(ctx, base, now, &snapshot.DiffOptions{Text: true, Only: asked, NoGit: true})
 	if err != nil {
 		return nil, err
@@ -61,7 +52,7 @@ func Revert(ctx context.Context, ws *workspace.Workspace, opts *RevertOptions) (
 	}
 	if len(keep) > 0 {
 		// What stays is merged into the old state, so that hunks count as in the difference.
-		m, err := snapshot.Merge(ctx, base, base, now, &snapshot.MergeOptions{Only: slices.Collect(maps.Keys(keep)), Hunks: keep, Ignored: true, Autorun: true})
+		m, err := snapshot.Merge(ctx, base, base, now, &snapshot.MergeOptions{Only: keep.Paths(), Hunks: keep, Ignored: true, Autorun: true})
 		if err != nil {
 			return nil, err
 		}
@@ -79,8 +70,8 @@ func Revert(ctx context.Context, ws *workspace.Workspace, opts *RevertOptions) (
 
 // chooseReverted returns the paths that change, and for files of which a part is reverted, the
 // hunks that stay.
-func chooseReverted(d *snapshot.Comparison, opts *RevertOptions) (changed []string, keep map[string][]int, err error) {
-	keep = map[string][]int{}
+func chooseReverted(d *snapshot.Comparison, opts *RevertOptions) (changed []string, keep snapshot.Hunks, err error) {
+	keep = snapshot.Hunks{}
 	found := map[string]bool{}
 	for _, c := range d.Changes {
 		chosen, part := opts.Hunks[c.Path]

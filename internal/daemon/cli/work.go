@@ -27,6 +27,7 @@ import (
 	"github.com/croft-run/croft/internal/daemon/app"
 	"github.com/croft-run/croft/internal/daemon/config"
 	"github.com/croft-run/croft/internal/daemon/work"
+	"github.com/croft-run/croft/internal/history"
 	"github.com/croft-run/croft/internal/host/process"
 	"github.com/croft-run/croft/internal/host/toolchain"
 	"github.com/croft-run/croft/internal/lazyregexp"
@@ -599,7 +600,7 @@ func (a *command) diffTouched(ctx context.Context, id string) (*snapshot.Compari
 			return &snapshot.Comparison{}, nil
 		}
 	}
-	base, theirs, err := comparedTrees(ctx, ws, "", "")
+	base, theirs, err := history.Trees(ctx, ws, "", "")
 	if err != nil {
 		return nil, err
 	}

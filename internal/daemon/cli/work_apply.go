@@ -66,6 +66,9 @@ func (a *command) workApply(ctx context.Context, opts workApplyOptions, args []s
 	if opts.discard && (len(opts.hunks) > 0 || opts.apply.DryRun) {
 		return usagef("--discard removes the work: leave it out to apply a part")
 	}
+	if err := opts.parseHunks(); err != nil {
+		return err
+	}
 	err := a.withWork(ctx, args, func(c workspaces, w *workOf, rest []string) (err error) {
 		opts.name = w.Name
 		if opts.dir = opts.into; opts.dir == "" {

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/croft-run/croft/internal/history"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace"
 )
@@ -50,7 +51,7 @@ func (a *command) allApplied(ctx context.Context, c workspaces, w *workOf) bool 
 
 // findLost compares a work with the directory of its project.
 func findLost(ctx context.Context, ws *workspace.Workspace, dir string) (*lostWork, error) {
-	base, theirs, err := comparedTrees(ctx, ws, "", "")
+	base, theirs, err := history.Trees(ctx, ws, "", "")
 	if err != nil {
 		return nil, err
 	}

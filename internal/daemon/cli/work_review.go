@@ -175,8 +175,8 @@ func (r *review) patch(p reviewPart) *snapshot.Comparison {
 // selection returns what is taken in the form of an apply: paths, and the hunks of those
 // of which not all is taken. A directory, which stands for all below it, is among them if
 // all below it is taken.
-func (r *review) selection() (paths []string, hunks map[string][]int) {
-	hunks = map[string][]int{}
+func (r *review) selection() (paths []string, hunks snapshot.Hunks) {
+	hunks = snapshot.Hunks{}
 	partly := map[string]bool{} // directories with something that is not taken
 	listed := map[*snapshot.FileChange]bool{}
 	for i, ch := range r.files {
@@ -288,13 +288,8 @@ func (r *reviewer) run(ctx context.Context) error {
 		return err
 	}
 	opts := r.opts
-	paths, hunks := r.selection()
-	opts.apply.Only, opts.hunks, opts.apply.Expect = paths, nil, r.shown()
-	for name, list := range hunks {
-		for _, n := range list {
-			opts.hunks = append(opts.hunks, fmt.Sprintf("%s:%d", name, n))
-		}
-	}
+	opts.apply.Only, opts.apply.Hunks = r.selection()
+	opts.apply.Expect = r.shown()
 	return r.a.applyWork(ctx, opts)
 }
 
@@ -331,7 +326,7 @@ func (a *command) originOf(ctx context.Context, c workspaces, id string) (origin
 }
 
 // applyTo applies changes, as they were shown, to a fork of the work.
-func (r *reviewer) applyTo(ctx context.Context, fork string, paths []string, hunks map[string][]int) error {
+func (r *reviewer) applyTo(ctx context.Context, fork string, paths []string, hunks snapshot.Hunks) error {
 	source, err := r.a.system.Registry.Acquire(ctx, r.w.ID)
 	if err != nil {
 		return err

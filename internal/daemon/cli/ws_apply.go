@@ -7,11 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -24,7 +22,6 @@ import (
 	"github.com/croft-run/croft/internal/history"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace"
-	"github.com/croft-run/croft/workspace/driver"
 )
 
 type wsApplyOptions struct {
@@ -78,6 +75,9 @@ references, never configuration, hooks or attributes. Merge them with git.`,
 		Args:    cobra.MinimumNArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
 			opts.name, args = args[0], args[1:]
+			if err := opts.parseHunks(); err != nil {
+				return err
+			}
 			if err := opts.checkUndo(cmd.Flags()); err != nil {
 				return err
 			}
@@ -142,6 +142,14 @@ func (opts *wsApplyOptions) checkCommits(flags *pflag.FlagSet) error {
 		if opts.commits && flags.Changed(name) {
 			return usagef("--commits takes whole commits: leave out --%s", name)
 		}
+	}
+	return nil
+}
+
+// parseHunks reads --hunk.
+func (opts *wsApplyOptions) parseHunks() (err error) {
+	if opts.apply.Hunks, err = snapshot.ParseHunks(opts.hunks); err != nil {
+		return usagef("--hunk %v", err)
 	}
 	return nil
 }
@@ -221,15 +229,12 @@ func (a *command) wsApply(ctx context.Context, opts wsApplyOptions) error {
 	if err != nil {
 		return err
 	}
-	if opts.apply.Hunks, err = parseHunks(opts.hunks); err != nil {
-		return err
-	}
 	store, journals, err := a.hostStore(ctx)
 	if err != nil {
 		return err
 	}
 	opts.apply.Journals, opts.apply.Undo = journals, store
-	opts.apply.Ours, opts.apply.Theirs = printable(opts.dir), "workspace "+opts.name
+	opts.apply.Ours = printable(opts.dir)
 	return a.withAttached(ctx, opts.name, func(c workspaces, ws *workspace.Workspace) error {
 		base, theirs, d, err := a.compareForApply(ctx, c, ws, &opts)
 		if err != nil || len(d.Changes) == 0 {
@@ -240,18 +245,15 @@ func (a *command) wsApply(ctx context.Context, opts wsApplyOptions) error {
 				return err
 			}
 		}
-		d.Changes = nil // some hundred bytes each
 		if opts.branch != "" {
 			return a.applyBranch(ctx, d, base, theirs, dir, opts)
 		}
-		opts.apply.Info = driver.SnapshotInfo{Name: "before-apply", Workspace: ws.ID(), Labels: map[string]string{snapshot.CauseLabel: "apply", snapshot.NameLabel: opts.name}}
 		here, stop := a.showLocalProgress(ctx, "merging")
-		res, err := snapshot.Apply(here, base, theirs, dir, &opts.apply)
+		res, err := snapshot.ApplyCompared(here, base, theirs, d, dir, ws.ID(), opts.name, opts.apply)
 		stop()
 		if err != nil {
 			return err
 		}
-		res.AddScope(d)
 		if opts.after != nil && res.Done && len(res.Conflicts) == 0 {
 			if err := opts.after(res.Applied); err != nil {
 				return takeBack(context.WithoutCancel(ctx), store, journals, dir, res.Undo, err)
@@ -381,14 +383,10 @@ func (a *command) wsApplyInto(ctx context.Context, opts wsApplyOptions, paths []
 	if opts.branch != "" || opts.undo != "" || opts.commits {
 		return usagef("--branch, --commits and --undo are for directories; undo a merge into a workspace with croft ws undo")
 	}
-	hunks, err := parseHunks(opts.hunks)
-	if err != nil {
-		return err
-	}
 	return a.withClient(ctx, func(c *client.Client) error {
 		stop := a.showProgress(ctx, remote{c}, opts.dir, "merging")
 		res, err := c.Apply(ctx, opts.dir, client.ApplyOptions{
-			Source: opts.name, From: opts.from, Paths: paths, Hunks: hunks, Markers: opts.apply.Markers, DryRun: opts.apply.DryRun,
+			Source: opts.name, From: opts.from, Paths: paths, Hunks: opts.apply.Hunks, Markers: opts.apply.Markers, DryRun: opts.apply.DryRun,
 			AllowAutorun: opts.apply.Autorun, Ignored: opts.apply.Ignored,
 		})
 		stop()
@@ -403,7 +401,7 @@ func (a *command) wsApplyInto(ctx context.Context, opts wsApplyOptions, paths []
 }
 
 // compareForApply compares a workspace with the state that it is merged from, and
-// restricts opts.apply to the changed paths. It also returns the two trees.
+// the two trees.
 func (a *command) compareForApply(ctx context.Context, c workspaces, ws *workspace.Workspace, opts *wsApplyOptions) (
 	base, theirs snapshot.Tree, d *snapshot.Comparison, err error,
 ) {
@@ -414,7 +412,7 @@ func (a *command) compareForApply(ctx context.Context, c workspaces, ws *workspa
 	} else {
 		stop = a.showProgress(ctx, c, ws.ID(), "comparing")
 	}
-	if base, theirs, err = comparedTrees(here, ws, opts.from, opts.to); err == nil {
+	if base, theirs, err = history.Trees(here, ws, opts.from, opts.to); err == nil {
 		d, err = fetchDiff(here, c, ws.ID(), client.DiffOptions{From: opts.from, To: opts.to, Paths: opts.apply.Only, Ignored: opts.apply.Ignored})
 	}
 	stop()
@@ -422,7 +420,7 @@ func (a *command) compareForApply(ctx context.Context, c workspaces, ws *workspa
 		return nil, nil, nil, err
 	}
 	if len(d.Changes) == 0 && (len(opts.apply.Only) > 0 || len(opts.apply.Hunks) > 0) {
-		return nil, nil, nil, fmt.Errorf("apply %s: %w: nothing changed at these paths", strings.Join(slices.Concat(opts.apply.Only, slices.Sorted(maps.Keys(opts.apply.Hunks))), ", "), fault.NotFound)
+		return nil, nil, nil, fmt.Errorf("apply %s: %w: nothing changed at these paths", strings.Join(slices.Concat(opts.apply.Only, opts.apply.Hunks.Paths()), ", "), fault.NotFound)
 	}
 	if len(d.Changes) == 0 {
 		a.note("nothing changed in %s", opts.name)
@@ -430,25 +428,7 @@ func (a *command) compareForApply(ctx context.Context, c workspaces, ws *workspa
 		res.AddScope(d)
 		return base, theirs, d, a.printMerge(res, res.Merged, false, *opts)
 	}
-	if opts.apply.Only == nil && len(opts.apply.Hunks) == 0 {
-		for _, ch := range d.Changes {
-			opts.apply.Only = append(opts.apply.Only, ch.Path)
-			if ch.From != "" {
-				opts.apply.Only = append(opts.apply.Only, ch.From)
-			}
-		}
-	}
 	return base, theirs, d, nil
-}
-
-// comparedTrees returns the base of a workspace, and the tree that is merged: a snapshot, or
-// the present one if to is "".
-func comparedTrees(ctx context.Context, ws *workspace.Workspace, from, to string) (base, theirs snapshot.Tree, err error) {
-	if base, err = history.Tree(ctx, ws, cmp.Or(from, history.Origin), nil); err != nil {
-		return nil, nil, err
-	}
-	theirs, err = history.Tree(ctx, ws, to, nil)
-	return base, theirs, err
 }
 
 func (a *command) applyBranch(ctx context.Context, d *snapshot.Comparison, base, theirs snapshot.Tree, dir string, opts wsApplyOptions) error {
@@ -459,7 +439,9 @@ func (a *command) applyBranch(ctx context.Context, d *snapshot.Comparison, base,
 	if opts.message == "" {
 		opts.message = "Apply the changes of workspace " + opts.name
 	}
-	opts.apply.Ours = "branch " + opts.branch
+	opts.apply.Ours, opts.apply.Theirs = "branch "+opts.branch, "workspace "+opts.name
+	opts.apply.Choose(d)
+	d.Changes = nil // some hundred bytes each
 	res, err := repo.ApplyBranch(ctx, base, theirs, opts.branch, &snapshot.BranchOptions{MergeOptions: opts.apply.MergeOptions, DryRun: opts.apply.DryRun, Message: opts.message})
 	if err != nil {
 		return err
@@ -549,23 +531,4 @@ func writeLines(w io.Writer, paths []string) error {
 		}
 	}
 	return nil
-}
-
-// parseHunks reads PATH:N.
-func parseHunks(list []string) (map[string][]int, error) {
-	var hunks map[string][]int
-	for _, h := range list {
-		at := strings.LastIndexByte(h, ':')
-		n, err := strconv.Atoi(h[at+1:])
-		if at <= 0 || err != nil || n < 1 {
-			return nil, usagef("--hunk %q is not PATH:N", h)
-		}
-		if hunks == nil {
-			hunks = map[string][]int{}
-		}
-		if !slices.Contains(hunks[h[:at]], n) {
-			hunks[h[:at]] = append(hunks[h[:at]], n)
-		}
-	}
-	return hunks, nil
 }

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -19,7 +18,6 @@ import (
 	"github.com/croft-run/croft/internal/paths"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace"
-	"github.com/croft-run/croft/workspace/driver"
 )
 
 func (s *Server) reviewRoutes() {
@@ -41,14 +39,11 @@ type patchInput struct {
 }
 
 func (s *Server) writePatch(ctx context.Context, ws *workspace.Workspace, in *patchInput) (*huma.StreamResponse, error) {
-	hunks, err := parseHunks(in.Hunks)
+	hunks, err := snapshot.ParseHunks(in.Hunks)
 	if err != nil {
-		return nil, err
+		return nil, badParameter("hunk", "%v", err)
 	}
-	only := slices.Clone(in.Paths)
-	for path := range hunks {
-		only = append(only, path)
-	}
+	only := slices.Concat(in.Paths, hunks.Paths())
 	d, err := s.diffStates(ctx, ws, &diffInput{Target: in.Target, From: in.From, To: in.To, Paths: only, Text: true, Binary: true, Ignored: in.Ignored})
 	if err != nil {
 		return nil, err
@@ -66,22 +61,8 @@ func (s *Server) writePatch(ctx context.Context, ws *workspace.Workspace, in *pa
 	}}, nil
 }
 
-// parseHunks parses PATH:N.
-func parseHunks(list []string) (map[string][]int, error) {
-	hunks := map[string][]int{}
-	for _, text := range list {
-		at := strings.LastIndexByte(text, ':')
-		n, err := strconv.Atoi(text[at+1:])
-		if at < 1 || err != nil || n < 1 {
-			return nil, badParameter("hunk", "%.80q is not PATH:N", text)
-		}
-		hunks[text[:at]] = append(hunks[text[:at]], n)
-	}
-	return hunks, nil
-}
-
 // chooseHunks leaves only the chosen hunks of files.
-func chooseHunks(d *snapshot.Comparison, chosen map[string][]int) error {
+func chooseHunks(d *snapshot.Comparison, chosen snapshot.Hunks) error {
 	for path, list := range chosen {
 		at := slices.IndexFunc(d.Changes, func(c snapshot.FileChange) bool { return c.Path == path })
 		if at < 0 {
@@ -137,34 +118,23 @@ func (s *Server) applyToHost(ctx context.Context, ws *workspace.Workspace, in *h
 	if err != nil {
 		return nil, err
 	}
-	base, err := history.Tree(ctx, ws, stateName(b.From, Origin), nil)
+	base, theirs, err := history.Trees(ctx, ws, b.From, Now)
 	if err != nil {
 		return nil, err
 	}
-	theirs, err := history.Tree(ctx, ws, Now, nil)
-	if err != nil {
-		return nil, err
-	}
-	d, err := snapshot.Diff(ctx, base, theirs, &snapshot.DiffOptions{Only: slices.Concat(b.Paths, hunkPaths(b.Hunks)), NoGit: true, NoIgnored: !b.Ignored})
+	d, err := snapshot.Diff(ctx, base, theirs, &snapshot.DiffOptions{Only: slices.Concat(b.Paths, b.Hunks.Paths()), NoGit: true, NoIgnored: !b.Ignored})
 	if err == nil {
 		err = history.CheckShown(d, b.Shown)
 	}
 	if err != nil {
 		return nil, err
 	}
-	only := slices.Clone(b.Paths)
-	if len(only) == 0 && len(b.Hunks) == 0 {
-		for _, ch := range d.Changes {
-			only = append(only, ch.Path)
-			if ch.From != "" {
-				only = append(only, ch.From)
-			}
-		}
+	opts := snapshot.ApplyOptions{
+		MergeOptions: snapshot.MergeOptions{Only: b.Paths, Hunks: b.Hunks, Markers: b.Markers, Autorun: b.AllowAutorun, Ignored: b.Ignored, Ours: b.Dir},
+		DryRun:       b.DryRun, Undo: s.cfg.Snapshots, Journals: s.cfg.Host.Journals,
 	}
-	res := &snapshot.Applied{Merged: &snapshot.Merged{Applied: []string{}}, Done: true}
-	var expect map[string]*snapshot.Side
 	if len(b.Shown) > 0 {
-		expect = d.Sides() // which were shown
+		opts.Expect = d.Sides() // which were shown
 	}
 	if len(d.Changes) > 0 {
 		done, err := snapshot.Recover(ctx, dir, "", s.cfg.Host.Journals, s.cfg.Snapshots)
@@ -174,33 +144,12 @@ func (s *Server) applyToHost(ctx context.Context, ws *workspace.Workspace, in *h
 		if err != nil {
 			return nil, err
 		}
-		name := "workspace " + in.ID
-		res, err = snapshot.Apply(ctx, base, theirs, dir, &snapshot.ApplyOptions{
-			MergeOptions: snapshot.MergeOptions{Only: only, Hunks: b.Hunks, Markers: b.Markers, Autorun: b.AllowAutorun, Ignored: b.Ignored, Expect: expect, Ours: b.Dir, Theirs: name},
-			DryRun:       b.DryRun, Undo: s.cfg.Snapshots, Journals: s.cfg.Host.Journals,
-			Info: driver.SnapshotInfo{Name: "before-apply", Workspace: ws.ID(), Labels: map[string]string{snapshot.CauseLabel: "apply", snapshot.NameLabel: in.ID}},
-		})
-		if err != nil {
-			return nil, err
-		}
 	}
-	res.AddScope(d)
+	res, err := snapshot.ApplyCompared(ctx, base, theirs, d, dir, ws.ID(), in.ID, opts)
+	if err != nil {
+		return nil, err
+	}
 	return &body[snapshot.Applied]{*res}, nil
-}
-
-func stateName(name, otherwise string) string {
-	if name == "" {
-		return otherwise
-	}
-	return name
-}
-
-func hunkPaths(hunks map[string][]int) []string {
-	var paths []string
-	for path := range hunks {
-		paths = append(paths, path)
-	}
-	return paths
 }
 
 // checkHostDir returns a directory of the host without symlinks, if it is in a configured one.
