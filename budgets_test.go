@@ -27,7 +27,7 @@ var exceptions = map[string]int{
 	"lines eval":                            8200,
 	"lines internal/daemon/app":             6400,
 	"lines internal/daemon/cli":             17400,
-	"lines provider/sandbox":                10480,
+	"lines provider/sandbox":                10487,
 	"lines snapshot":                        12100,
 	"lines tool":                            7810,
 	"methods client Client":                 76,
@@ -49,7 +49,7 @@ var exceptions = map[string]int{
 	"methods tool Call":           74,
 	// The composition root, and the commands, which are given everything.
 	"imports internal/daemon/app": 55,
-	"imports internal/daemon/cli": 42,
+	"imports internal/daemon/cli": 43,
 }
 
 func TestBudgets(t *testing.T) {
