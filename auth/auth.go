@@ -55,8 +55,8 @@ func (p Principal) Require(scope Scope) error {
 	if p.Has(scope) {
 		return nil
 	}
-	return fmt.Errorf("API key %s: %w: this call needs the scope %s, and the key has the scope %s; croft key create --scope %s makes a key for it",
-		p.Key, fault.PermissionDenied, scope, p.Scope, scope)
+	return fault.WithHint(fmt.Errorf("API key %s: %w: this call needs the scope %s, and the key has the scope %s",
+		p.Key, fault.PermissionDenied, scope, p.Scope), fault.HintKey, string(scope))
 }
 
 // RequireOperator returns an error unless the context is that of the operator or of the

@@ -41,10 +41,10 @@ type Key struct {
 func (k Key) check(now time.Time) error {
 	switch {
 	case !k.RevokedAt.IsZero():
-		return fmt.Errorf("API key %s: %w: it was revoked; ask for another one (croft key create)", k.ID, fault.Unauthenticated)
+		return fault.WithHint(fmt.Errorf("API key %s: %w: it was revoked", k.ID, fault.Unauthenticated), fault.HintKey)
 	case !k.ExpiresAt.IsZero() && !k.ExpiresAt.After(now):
-		return fmt.Errorf("API key %s: %w: it expired at %s; ask for another one (croft key create)",
-			k.ID, fault.Unauthenticated, k.ExpiresAt.UTC().Format(time.RFC3339))
+		return fault.WithHint(fmt.Errorf("API key %s: %w: it expired at %s",
+			k.ID, fault.Unauthenticated, k.ExpiresAt.UTC().Format(time.RFC3339)), fault.HintKey)
 	}
 	return nil
 }
@@ -124,7 +124,7 @@ func (k *Keys) Authenticate(ctx context.Context, text string) (Principal, error)
 }
 
 func (k *Keys) find(ctx context.Context, text string) (Key, error) {
-	unknown := fmt.Errorf("API key: %w: this server does not know it; give a key of this server: croft key create makes one on its host", fault.Unauthenticated)
+	unknown := fault.WithHint(fmt.Errorf("API key: %w: this server does not know it", fault.Unauthenticated), fault.HintKey)
 	if !strings.HasPrefix(text, Prefix) {
 		return Key{}, unknown
 	}
@@ -234,7 +234,7 @@ func checkWanted(key Key) error {
 		}
 	}
 	if !slices.Contains(Scopes(), key.Scope) {
-		return fmt.Errorf("API key: scope %.80q: %w: the scopes are read, run and admin", key.Scope, fault.InvalidArgument)
+		return fault.Advise(fmt.Errorf("API key: scope %.80q: %w", key.Scope, fault.InvalidArgument), "the scopes are read, run and admin")
 	}
 	if key.Workspace != "" && key.Scope != Read {
 		return fmt.Errorf("API key: scope %s: %w: the key of a share link has the scope read", key.Scope, fault.InvalidArgument)
@@ -267,7 +267,7 @@ func (k *Keys) get(ctx context.Context, id string) (Key, error) {
 	}
 	at := slices.IndexFunc(list, func(key Key) bool { return key.ID == id })
 	if at < 0 {
-		return Key{}, fmt.Errorf("API key %.80q: %w: \"croft key list\" lists the keys", id, fault.NotFound)
+		return Key{}, fault.WithHint(fmt.Errorf("API key %.80q: %w", id, fault.NotFound), fault.HintList, "keys")
 	}
 	return list[at], nil
 }

@@ -30,8 +30,8 @@ func (r *Rates) Allow(tenant string) error {
 	if limit <= 0 || r.limiter(tenant, limit).Allow() {
 		return nil
 	}
-	return rateError{fmt.Errorf("request: %w: tenant %q may make %g requests per second (requestsPerSecond in croft.yaml); wait a second and try again",
-		fault.ResourceExhausted, tenant, limit)}
+	err := fmt.Errorf("request: %w: tenant %q may make %g requests per second", fault.ResourceExhausted, tenant, limit)
+	return rateError{fault.WithHint(fault.Advise(err, "wait a second and try again"), fault.HintSetting, "requests")}
 }
 
 type rateError struct{ error }

@@ -3,6 +3,7 @@ package client
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -46,7 +47,7 @@ type Client struct {
 func NewClient(cfg Config) (*Client, error) {
 	u, err := url.Parse(cfg.URL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.User != nil {
-		return nil, fmt.Errorf("client: server %q: %w: give http://HOST:PORT or https://HOST", redactURL(cfg.URL), fault.InvalidArgument)
+		return nil, fault.Advise(fmt.Errorf("client: server %q: %w", redactURL(cfg.URL), fault.InvalidArgument), "give http://HOST:PORT or https://HOST")
 	}
 	if cfg.Token == "" {
 		return nil, fmt.Errorf("client: server %s: %w: a token is required", cfg.URL, fault.InvalidArgument)
@@ -159,7 +160,11 @@ func (c *Client) transportError(ctx context.Context, err error) error {
 	if errors.As(err, &u) {
 		err = u.Err // the message has the URL already
 	}
-	return fault.Transient(fmt.Errorf("client: server %s: %w: %w", c.base, fault.Unavailable, err))
+	why := ""
+	if errors.As(err, new(*tls.CertificateVerificationError)) || errors.As(err, new(tls.RecordHeaderError)) || errors.Is(err, http.ErrSchemeMismatch) {
+		why = "TLS"
+	}
+	return fault.Transient(fault.WithHint(fmt.Errorf("client: server %s: %w: %w", c.base, fault.Unavailable, err), fault.HintReach, why))
 }
 
 // answerError turns an error answer into an error.
@@ -171,7 +176,8 @@ func (c *Client) answerError(res *http.Response) error {
 	if err == nil && json.Unmarshal(data, &p) == nil && p.Error != nil && p.Error.Code != "" {
 		return p.Error.Err()
 	}
-	return fmt.Errorf("client: server %s: %w: it answered %s, which is not an answer of a croft server; check the URL", c.base, fault.Unavailable, res.Status)
+	err = fmt.Errorf("client: server %s: %w: it answered %s, which is not an answer of Croft", c.base, fault.Unavailable, res.Status)
+	return fault.Advise(err, "check the URL")
 }
 
 // call sends r and decodes the answer into out, unless out is nil.

@@ -88,7 +88,7 @@ func ParseAge(text string) (time.Duration, error) {
 		d = time.Duration(n) * 24 * time.Hour
 	}
 	if err != nil || d <= 0 {
-		return 0, fmt.Errorf("client: duration %.80q: %w: give a positive one such as 90d or 12h", text, fault.InvalidArgument)
+		return 0, fault.Advise(fmt.Errorf("client: duration %.80q: %w", text, fault.InvalidArgument), "give a positive one such as 90d or 12h")
 	}
 	return d, nil
 }

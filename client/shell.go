@@ -167,7 +167,7 @@ func (s *shell) listSessions(ctx context.Context) ([]driver.SessionInfo, error) 
 
 func (s *shell) attachSession(ctx context.Context, id string) (*driver.Session, error) {
 	if id == "" || id == "." || id == ".." || strings.ContainsAny(id, "/\x00") {
-		return nil, fmt.Errorf("client: session %.40q: %w: no session has such an id; \"croft ws ps\" lists the sessions", id, fault.NotFound)
+		return nil, fault.WithHint(fmt.Errorf("client: session %.40q: %w: no session has such an id", id, fault.NotFound), fault.HintList, "sessions")
 	}
 	info, err := callRoute[driver.SessionInfo](ctx, s.module, http.MethodGet, sessionRoute(id, ""), params{})
 	if err != nil {

@@ -56,8 +56,8 @@ func (f Filter) Check() error {
 			for _, known := range Kinds {
 				names = append(names, string(known))
 			}
-			return fmt.Errorf("event kind %.80q: %w: the kinds are %s, or a prefix such as lifecycle.*",
-				k, fault.InvalidArgument, strings.Join(names, ", "))
+			return fault.Advise(fmt.Errorf("event kind %.80q: %w", k, fault.InvalidArgument),
+				"the kinds are %s, or a prefix such as lifecycle.*", strings.Join(names, ", "))
 		}
 	}
 	return nil

@@ -6,10 +6,10 @@
 // an error. If an error has several codes, the outermost wins, because the outer layer knew
 // more.
 //
-// Two annotations are possible. [Transient] means that the same call may succeed if it is
+// Three annotations are possible. [Transient] means that the same call may succeed if it is
 // repeated; only the function that returns the error knows that, so no error is marked
 // transient later. [WithCause] adds a cause that programs may switch on, such as
-// [CauseGone].
+// [CauseGone]. [WithHint] and [Advise] say what to do.
 //
 // The edges (HTTP, MCP, the exit status) translate codes by the complete tables of this
 // package, so that a new code can't be forgotten at one of them.
@@ -204,6 +204,7 @@ type mark struct {
 	error
 	transient bool
 	cause     string
+	hint      *Hint
 }
 
 func (m *mark) Unwrap() error { return m.error }

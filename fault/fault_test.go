@@ -162,3 +162,33 @@ type cutError struct{ error }
 
 func (c *cutError) Error() string { return c.error.Error()[:20] }
 func (c *cutError) Unwrap() error { return c.error }
+
+// TestHints: a hint goes through wrapping and over the wire, and only advice is part of the text.
+func TestHints(t *testing.T) {
+	err := fmt.Errorf("open: %w", WithHint(Advise(fmt.Errorf("name %q: %w", "A", InvalidArgument), "a name is %s", "x"), HintKey, "run"))
+	err = WithHint(err, HintKey, "run") // said once
+	if got, want := err.Error(), `open: name "A": invalid argument: a name is x`; got != want {
+		t.Errorf("text %q, want %q", got, want)
+	}
+	if got, want := Advise(errors.New("it is in use"), "choose another").Error(), "it is in use; choose another"; got != want {
+		t.Errorf("text %q, want %q", got, want)
+	}
+	for _, e := range []error{err, Encode(err).Err()} {
+		text, hints := SplitHints(e)
+		if text != `open: name "A": invalid argument` || len(hints) != 2 {
+			t.Fatalf("%q, hints %v", text, hints)
+		}
+		if h := hints[0]; h.Kind != HintKey || h.Arg(0) != "run" || h.Arg(1) != "" || h.Text != "" {
+			t.Errorf("first hint %+v", h)
+		}
+		if h := hints[1]; h.Kind != "" || h.Text != "a name is x" {
+			t.Errorf("second hint %+v", h)
+		}
+	}
+	if hidden := Encode(Private(err, "a name")); len(hidden.Hints) != 0 {
+		t.Errorf("hints of a private text crossed the wire: %v", hidden.Hints)
+	}
+	if Advise(nil, "x") != nil || WithHint(nil, HintKey) != nil {
+		t.Error("a hint on nil made an error")
+	}
+}

@@ -3,6 +3,7 @@ package fault
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -14,6 +15,7 @@ type Wire struct {
 	Message   string `json:"message"`             // one sentence
 	Cause     string `json:"cause,omitempty"`     // gone, stale, ...
 	Transient bool   `json:"transient,omitempty"` // repeating the call may help
+	Hints     []Hint `json:"hints,omitempty"`     // what to do
 }
 
 // Encode returns the wire form of err. The message of an Internal error is for the
@@ -26,6 +28,9 @@ func Encode(err error) Wire {
 		return w
 	}
 	w.Message = Public(err)
+	if !IsPrivate(err) { // those below a private text may say it
+		w.Hints = HintsOf(err)
+	}
 	return w
 }
 
@@ -44,6 +49,9 @@ func (w Wire) Err() error {
 	}
 	if w.Transient {
 		err = Transient(err)
+	}
+	for _, h := range slices.Backward(w.Hints) {
+		err = withHint(err, h)
 	}
 	return err
 }

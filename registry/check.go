@@ -32,7 +32,8 @@ func (r *Registry) checkSpec(spec workspace.Spec) error {
 		return fmt.Errorf("workspace: %w: its name or session has the text of a secret, which would be stored and listed", fault.InvalidArgument)
 	}
 	if spec.Name != "" && !driver.ValidWorkspaceName(spec.Name) {
-		return fmt.Errorf("workspace name %.80q: %w: a name is [a-z0-9][a-z0-9-]{0,62}, and not the form of an id", spec.Name, fault.InvalidArgument)
+		return fault.Advise(fmt.Errorf("workspace name %.80q: %w", spec.Name, fault.InvalidArgument),
+			"a name is [a-z0-9][a-z0-9-]{0,62}, and not the form of an id")
 	}
 	if _, err := r.mux.Provider(spec.Kind); err != nil {
 		return err

@@ -52,8 +52,8 @@ func (r *Registry) checkQuota(ctx context.Context, quota Quota, tenant, id strin
 	count := len(recs)
 	recs = slices.DeleteFunc(recs, func(rec Record) bool { return rec.ID == id })
 	if most := quota.Workspaces; most > 0 && count == len(recs) && count >= most {
-		return fmt.Errorf("tenant %s: %w: it has %d workspaces, and its quota maxWorkspaces is %d; destroy a workspace, or ask the operator for a higher quota (tenants.%s in croft.yaml)",
-			tenant, fault.ResourceExhausted, count, most, tenant)
+		err := fmt.Errorf("tenant %s: %w: it has %d workspaces, and its quota maxWorkspaces is %d", tenant, fault.ResourceExhausted, count, most)
+		return fault.WithHint(fault.Advise(err, "destroy a workspace, or ask the operator for a higher quota"), fault.HintSetting, "quota")
 	}
 	for _, resource := range driver.Resources {
 		most, wanted := quota.Limits[resource.Name], policy.Limits[resource.Name].Max
@@ -61,16 +61,18 @@ func (r *Registry) checkQuota(ctx context.Context, quota Quota, tenant, id strin
 		case most == 0:
 			continue
 		case wanted == 0:
-			return fmt.Errorf("tenant %s: %w: it has a quota of %s, so a workspace needs the limit %s; give one, or ask the operator to set it in a policy (policies.default.limits in croft.yaml)",
-				tenant, fault.InvalidArgument, resource.Name, resource.Name)
+			err := fmt.Errorf("tenant %s: %w: it has a quota of %s, so a workspace needs the limit %s", tenant, fault.InvalidArgument, resource.Name, resource.Name)
+			return fault.WithHint(fault.Advise(err, "give one, or ask the operator to set it in a policy"), fault.HintSetting, "default limits")
 		}
 		used := int64(0)
 		for _, rec := range recs {
 			used += rec.Spec.Policy.Limits[resource.Name].Max
 		}
 		if used+wanted > most {
-			return fmt.Errorf("tenant %s: %w: its workspaces have %s of its quota of %s, %s, and %s more are asked for; lower the limit, destroy a workspace, or ask the operator for a higher quota (tenants.%s in croft.yaml)",
-				tenant, fault.ResourceExhausted, resource.Unit.Text(used), resource.Name, resource.Unit.Text(most), resource.Unit.Text(wanted), tenant)
+			err := fmt.Errorf("tenant %s: %w: its workspaces have %s of its quota of %s, %s, and %s more are asked for",
+				tenant, fault.ResourceExhausted, resource.Unit.Text(used), resource.Name, resource.Unit.Text(most), resource.Unit.Text(wanted))
+			err = fault.Advise(err, "lower the limit, destroy a workspace, or ask the operator for a higher quota")
+			return fault.WithHint(err, fault.HintSetting, "quota")
 		}
 	}
 	return nil

@@ -242,7 +242,7 @@ func (r *Registry) Fork(ctx context.Context, of Record, from driver.Source, name
 // Lookup returns the record of an owner's workspace by name or id. An empty owner
 // finds every id, and the names without an owner. A name is one of the principal's tenant.
 func (r *Registry) Lookup(ctx context.Context, owner, nameOrID string) (Record, error) {
-	missing := fmt.Errorf("registry: workspace %q: %w", nameOrID, fault.NotFound)
+	missing := fault.WithHint(fmt.Errorf("registry: workspace %q: %w", nameOrID, fault.NotFound), fault.HintList, "workspaces")
 	switch {
 	case driver.ValidID(nameOrID):
 		rec, err := r.getRecord(ctx, nameOrID)
@@ -260,13 +260,16 @@ func (r *Registry) Lookup(ctx context.Context, owner, nameOrID string) (Record, 
 				return rec, nil
 			}
 		}
-		return Record{}, fmt.Errorf("%w%s", missing, r.suggestName(ctx, owner, nameOrID))
+		if near := r.suggestName(ctx, owner, nameOrID); near != "" {
+			return Record{}, fault.Advise(missing, "did you mean %s?", near)
+		}
+		return Record{}, missing
 	}
-	return Record{}, fmt.Errorf("registry: workspace %q: %w: it is neither an id nor a name ([a-z0-9][a-z0-9-]{0,62})", nameOrID, fault.InvalidArgument)
+	err := fmt.Errorf("registry: workspace %q: %w: it is neither an id nor a name ([a-z0-9][a-z0-9-]{0,62})", nameOrID, fault.InvalidArgument)
+	return Record{}, fault.WithHint(err, fault.HintList, "workspace names")
 }
 
-// suggestName returns a did-you-mean hint with a similar name of the owner's
-// workspaces.
+// suggestName returns a similar name of the owner's workspaces.
 func (r *Registry) suggestName(ctx context.Context, owner, name string) string {
 	recs, err := r.store.List(ctx, Filter{Owner: owner})
 	if err != nil {
@@ -278,7 +281,7 @@ func (r *Registry) suggestName(ctx context.Context, owner, name string) string {
 			names = append(names, rec.Name)
 		}
 	}
-	return suggest.Hint(name, names)
+	return suggest.Word(name, names)
 }
 
 // List returns the records that match, oldest first. A principal sees the workspaces of its

@@ -187,7 +187,8 @@ func (r *Registry) claim(ctx context.Context, rec Record) (Record, error) {
 	case rec.Node == r.replica.Node && (!portable || r.HasLease()):
 		return rec, nil
 	case portable && r.clustered() && !r.replica.serves():
-		return Record{}, fmt.Errorf("registry: workspace %s: %w: the workspaces of provider %s belong to the replicas of the cluster; use croft --server URL", rec.ID, fault.Unavailable, rec.Kind)
+		return Record{}, fmt.Errorf("registry: workspace %s: %w: the workspaces of provider %s belong to the replicas of the cluster; use its server",
+			rec.ID, fault.Unavailable, rec.Kind)
 	}
 	if r.clustered() && !portable && rec.Node == "" {
 		if err := r.checkHere(ctx, rec); err != nil {

@@ -141,7 +141,8 @@ func (s *sqlStore) duplicateError(ctx context.Context, rec Record) error {
 }
 
 func nameTaken(name string) error {
-	return fmt.Errorf("registry: workspace %q: %w: choose another name, or remove that workspace first", name, fault.AlreadyExists)
+	return fault.Advise(fmt.Errorf("registry: workspace %q: %w", name, fault.AlreadyExists),
+		"choose another name, or remove that workspace first")
 }
 
 func (s *sqlStore) Get(ctx context.Context, id string) (Record, error) {

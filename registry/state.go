@@ -49,7 +49,8 @@ func (s State) requireState(verb string, allowed ...State) error {
 	if slices.Contains(allowed, s) {
 		return nil
 	}
-	return fmt.Errorf("cannot %s a workspace that is %s: %w: it must be one of %v", verb, s, fault.WrongState, allowed)
+	err := fmt.Errorf("cannot %s a workspace that is %s: %w: it must be one of %v", verb, s, fault.WrongState, allowed)
+	return fault.WithHint(err, fault.HintState, verb)
 }
 
 // moveTo moves the record through the given states. An illegal move is a defect of

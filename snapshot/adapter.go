@@ -187,7 +187,7 @@ func (a *Adapter) findSnapshot(ctx context.Context, id string, access *driver.Sn
 	}
 	at := slices.IndexFunc(all, func(m *Manifest) bool { return id != "" && m.Name == id && a.owns(m) })
 	if at < 0 {
-		return nil, fmt.Errorf("snapshot: snapshot %q: %w: the workspace has no snapshot with that id or name", id, fault.NotFound)
+		return nil, fault.WithHint(fmt.Errorf("snapshot: snapshot %q: %w: the workspace has no snapshot with that id or name", id, fault.NotFound), fault.HintList, "snapshots")
 	}
 	return all[at], nil
 }
@@ -285,7 +285,8 @@ func (a *Adapter) originFiles(ctx context.Context) (*driver.FS, error) {
 	}
 	switch {
 	case v.Start == (Base{}) && a.Origin != "":
-		err := fmt.Errorf("snapshot: the origin of the workspace: %w: snapshot %s was deleted; name another snapshot", fault.NotFound, a.Origin)
+		err := fault.Advise(fmt.Errorf("snapshot: the origin of the workspace: %w: snapshot %s was deleted", fault.NotFound, a.Origin),
+			"name another snapshot")
 		return nil, fault.WithCause(err, fault.CauseGone)
 	case v.Start == (Base{}):
 		return nil, fmt.Errorf("snapshot: the origin of the workspace: %w: the workspace started empty", fault.NotFound)

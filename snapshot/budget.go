@@ -64,8 +64,9 @@ func (a *Adapter) checkBudget(ctx context.Context, labels map[string]string) err
 		}
 	}
 	if used >= a.Budget.Max {
-		return fmt.Errorf("snapshot: take: %w: the snapshots of tools, forks and rollbacks added %d bytes, and the disk limit is %d: delete some (croft snapshot rm)",
+		err := fmt.Errorf("snapshot: take: %w: the snapshots of tools, forks and rollbacks added %d bytes, and the disk limit is %d",
 			fault.ResourceExhausted, used, a.Budget.Max)
+		return fault.Advise(err, "delete some snapshots")
 	}
 	labels[budgetLabel] = owner
 	return nil

@@ -116,7 +116,8 @@ func (s *Store) writePendingManifest(ctx context.Context, m *Manifest) (Pending,
 // Get reads the manifest of a snapshot.
 func (s *Store) Get(ctx context.Context, id string) (*Manifest, error) {
 	if !driver.ValidID(id) {
-		return nil, fmt.Errorf("snapshot: snapshot %q: %w: an id is %d of [a-z0-9]", id, fault.NotFound, driver.IDLength)
+		return nil, fault.WithHint(fmt.Errorf("snapshot: snapshot %q: %w: an id is %d of [a-z0-9]", id, fault.NotFound, driver.IDLength),
+			fault.HintList, "snapshots")
 	}
 	list, err := s.be.List(ctx, kindSnapshots)
 	if err != nil {

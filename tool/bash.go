@@ -155,7 +155,7 @@ func writeSandboxNotes(b *strings.Builder, res workspace.Result) {
 		}
 		hint := ""
 		if strings.HasPrefix(r.Reason, "no rule allows it") { // against other reasons it does not help
-			hint = "; the operator can allow a host in the network policy (--allow-net HOST)"
+			hint = "; the operator can allow a host in the network policy"
 		}
 		fmt.Fprintf(b, "network: %s was refused: %s%s\n", r.Host, r.Reason, hint)
 	}
@@ -175,7 +175,7 @@ func writeSandboxNotes(b *strings.Builder, res workspace.Result) {
 func writePrivateCommits(b *strings.Builder, res workspace.Result) {
 	for _, name := range res.PrivateCommits {
 		fmt.Fprintf(b, "git: the commits and refs of %s are in a private copy of it, not in the user's repository, and end with this workspace; "+
-			"'git bundle create commits.bundle HEAD' here and 'git fetch commits.bundle HEAD' there take them over; --git shared of the operator has no copy\n", name)
+			"'git bundle create commits.bundle HEAD' here and 'git fetch commits.bundle HEAD' there take them over; where the operator shares the repository there is no copy\n", name)
 	}
 }
 

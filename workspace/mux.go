@@ -59,7 +59,8 @@ func (m *Mux) Provider(kind string) (driver.Provider, error) {
 	p, ok := m.providers[kind]
 	m.mu.RUnlock()
 	if !ok {
-		return nil, fmt.Errorf("unknown provider %q: %w: the providers are %s%s", kind, fault.InvalidArgument, strings.Join(m.Kinds(), ", "), suggest.Hint(kind, m.Kinds()))
+		err := fault.WithHint(fmt.Errorf("unknown provider %q: %w", kind, fault.InvalidArgument), fault.HintProvider, kind)
+		return nil, fault.Advise(err, "the providers are %s%s", strings.Join(m.Kinds(), ", "), suggest.Hint(kind, m.Kinds()))
 	}
 	return p, nil
 }

@@ -50,8 +50,9 @@ func (w *Workspace) Progress(ctx context.Context) context.Context {
 // checkSnapshotOptions checks the name of a new snapshot.
 func checkSnapshotOptions(opts *driver.SnapshotOptions) (*driver.SnapshotOptions, error) {
 	if opts = orZero(opts); opts.Name != "" && !driver.ValidSnapshotName(opts.Name) {
-		return nil, fmt.Errorf("snapshot name %.200q: %w: a name has 1 to 128 letters, digits, '_', '-' and '.', does not begin with '.', and has not the form of an id (%d of [a-z0-9])",
-			opts.Name, fault.InvalidArgument, driver.IDLength)
+		err := fmt.Errorf("snapshot name %.200q: %w: a name has 1 to 128 letters, digits, '_', '-' and '.', does not begin with '.', "+
+			"and has not the form of an id (%d of [a-z0-9])", opts.Name, fault.InvalidArgument, driver.IDLength)
+		return nil, fault.Advise(err, "choose another name, such as before-tests")
 	}
 	return opts, nil
 }

@@ -193,7 +193,7 @@ func (w *Workspace) CanPause() error { return w.canPause(w.current.Load()) }
 func (w *Workspace) canPause(d *live) error {
 	switch {
 	case d.Life.Pause == nil && d.Life.NoPause != "":
-		return fmt.Errorf("pausing: %w: %s", fault.Unsupported, d.Life.NoPause)
+		return fault.WithHint(fmt.Errorf("pausing: %w: %s", fault.Unsupported, d.Life.NoPause), fault.HintProvider, "pausing")
 	case d.Life.Pause == nil:
 		return w.unsupported("pausing", d)
 	}
@@ -328,5 +328,7 @@ func (w *Workspace) renewOnce(ctx context.Context, stale *live) (*live, error) {
 
 // unsupported returns the error for a module or function that the workspace does not have.
 func (w *Workspace) unsupported(what string, d *live) error {
-	return fmt.Errorf("%s: %w: the workspace, of provider %s, has only %v", what, fault.Unsupported, cmp.Or(w.opts.Kind, d.Ref.Provider), d.Built().Names())
+	kind := cmp.Or(w.opts.Kind, d.Ref.Provider)
+	err := fmt.Errorf("%s: %w: the workspace, of provider %s, has only %v", what, fault.Unsupported, kind, d.Built().Names())
+	return fault.WithHint(err, fault.HintProvider, what)
 }

@@ -60,7 +60,8 @@ func compareBase(ctx context.Context, ws *workspace.Workspace) (*driver.FS, erro
 		return nil, err
 	}
 	if len(list) == 0 {
-		return nil, fmt.Errorf("workspace %s: %w: it started empty and has no snapshot to compare with; name a state, or take a snapshot first", ws.ID(), fault.NotFound)
+		return nil, fault.Advise(fmt.Errorf("workspace %s: %w: it started empty and has no snapshot to compare with", ws.ID(), fault.NotFound),
+			"name a state, or take a snapshot first")
 	}
 	if s, ok := Base(list); ok {
 		return ws.SnapshotFiles(ctx, s.ID, nil)

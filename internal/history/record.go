@@ -140,7 +140,7 @@ func moveTo(ctx context.Context, ws *workspace.Workspace, verb string, choose fu
 	}
 	to := choose(r, digest)
 	if to == nil {
-		return Move{}, fmt.Errorf("%s: %w: %s", verb, fault.NotFound, otherwise)
+		return Move{}, fault.WithHint(fmt.Errorf("%s: %w: %s", verb, fault.NotFound, otherwise), fault.HintSnapshot)
 	}
 	before, err := ws.Rollback(ctx, to.ID, nil)
 	if err != nil {

@@ -69,7 +69,8 @@ func checkGlob(pattern string) error {
 	case pattern[0] == '/':
 		return fmt.Errorf("%w: the glob %q is absolute; globs are relative", fault.SandboxViolation, pattern)
 	case !doublestar.ValidatePattern(pattern):
-		return fmt.Errorf("%w: the glob %q is malformed; allowed are *, **, ?, [class], {a,b} and \\ before a character", fault.InvalidArgument, pattern)
+		return fault.Advise(fmt.Errorf("%w: the glob %q is malformed", fault.InvalidArgument, pattern),
+			"allowed are *, **, ?, [class], {a,b} and \\ before a character")
 	case countAlternatives(pattern) > maxAlternatives:
 		return fmt.Errorf("%w: the braces of the glob make more than %d alternatives", fault.InvalidArgument, maxAlternatives)
 	}

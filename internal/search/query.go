@@ -76,11 +76,11 @@ func (q *Query) compileRegexp(pattern string, o *driver.GrepOptions) error {
 	}
 	re, err := regexp.Compile(pattern)
 	if err != nil {
-		return fmt.Errorf("%w: the pattern is not an RE2 regular expression: %w", fault.InvalidArgument, err)
+		return badPattern(err)
 	}
 	tree, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
-		return fmt.Errorf("%w: the pattern is not an RE2 regular expression: %w", fault.InvalidArgument, err)
+		return badPattern(err)
 	}
 	q.re = re
 	lits := requiredLiterals(tree)
@@ -101,12 +101,12 @@ func (q *Query) analyseRegexp(tree *syntax.Regexp) error {
 	if dropBeginText(tree) {
 		var err error
 		if q.rest, err = regexp.Compile(tree.String()); err != nil {
-			return fmt.Errorf("%w: the pattern is not an RE2 regular expression: %w", fault.InvalidArgument, err)
+			return badPattern(err)
 		}
 	}
 	prog, err := syntax.Compile(tree.Simplify())
 	if err != nil {
-		return fmt.Errorf("%w: the pattern is not an RE2 regular expression: %w", fault.InvalidArgument, err)
+		return badPattern(err)
 	}
 	q.steps = len(prog.Inst)
 	return nil
@@ -166,3 +166,7 @@ func lineEnd(data []byte, start, at int) (end, next int) {
 
 // IsBinary reports whether data contains a NUL.
 func IsBinary(data []byte) bool { return bytes.IndexByte(data, 0) >= 0 }
+
+func badPattern(err error) error {
+	return fault.WithHint(fmt.Errorf("%w: the pattern is not an RE2 regular expression: %w", fault.InvalidArgument, err), fault.HintPattern)
+}

@@ -79,9 +79,9 @@ func (s *Skills) Find(ctx context.Context, name string) (SkillInfo, error) {
 		names = append(names, info.Name)
 	}
 	if len(names) == 0 {
-		return SkillInfo{}, fmt.Errorf("bootstrap: skill %.80q: %w: no skill was found; set skills in croft.yaml to directories with skills", name, fault.NotFound)
+		return SkillInfo{}, fault.WithHint(fmt.Errorf("bootstrap: skill %.80q: %w: no skill was found", name, fault.NotFound), fault.HintSetting, "skills")
 	}
-	return SkillInfo{}, fmt.Errorf("bootstrap: skill %.80q: %w: the skills are %s", name, fault.NotFound, strings.Join(names, ", "))
+	return SkillInfo{}, fault.Advise(fmt.Errorf("bootstrap: skill %.80q: %w", name, fault.NotFound), "the skills are %s", strings.Join(names, ", "))
 }
 
 // readSkill describes the skill in a directory; false if there is no skill. Its name

@@ -330,13 +330,13 @@ func (a *Artifacts) Open(ctx context.Context, name string, version int) (io.Read
 			return nil, Artifact{}, err
 		}
 		if len(list) == 0 {
-			return nil, Artifact{}, fmt.Errorf("stage: artifact %q: %w", name, fault.NotFound)
+			return nil, Artifact{}, fault.WithHint(fmt.Errorf("stage: artifact %q: %w", name, fault.NotFound), fault.HintList, "artifacts")
 		}
 		version = list[len(list)-1]
 	}
 	r, err := a.bucket.NewReader(ctx, a.versionKey(name, version), nil)
 	if gcerrors.Code(err) == gcerrors.NotFound {
-		return nil, Artifact{}, fmt.Errorf("stage: artifact %q: %w: version %d does not exist", name, fault.NotFound, version)
+		return nil, Artifact{}, fault.WithHint(fmt.Errorf("stage: artifact %q: %w: version %d does not exist", name, fault.NotFound, version), fault.HintList, "artifacts")
 	}
 	if err != nil {
 		return nil, Artifact{}, blobError("open", fmt.Sprintf("%s@%d", name, version), err)

@@ -93,7 +93,8 @@ func wrapError(verb string, err error) error {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("docker: %s: %w", verb, err)
 	case client.IsErrConnectionFailed(err), errdefs.IsUnavailable(err), errors.Is(err, fault.Unavailable), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF), isReset(err):
-		code = fault.Unavailable
+		return fault.Advise(fmt.Errorf("docker: %s: %w: %w", verb, fault.Unavailable, err),
+			"start a container engine, or name the socket of one with DOCKER_HOST; the provider sandbox needs none")
 	case errdefs.IsNotFound(err):
 		code = fault.NotFound
 	case errdefs.IsConflict(err), errdefs.IsAlreadyExists(err):

@@ -31,7 +31,9 @@ func pullError(ctx context.Context, name string, err error) error {
 	}
 	switch fault.Of(err) {
 	case fault.DeadlineExceeded, fault.Unavailable, fault.ResourceExhausted:
-		return fmt.Errorf("docker: image %s is not in the engine, and pulling it failed or timed out: %w: %w (import it with \"croft image import\", or name one that the engine has: --options '{\"image\":\"NAME\"}', options.image of the provider in croft.yaml)", name, fault.Unavailable, err)
+		err = fmt.Errorf("docker: image %s is not in the engine, and pulling it failed or timed out: %w: %w", name, fault.Unavailable, err)
+		return fault.WithHint(err, fault.HintImage)
 	}
-	return fmt.Errorf("docker: image %s is not in the engine, and can't be pulled: %w: %w (import it with \"croft image import\", or name one that the engine has: --options '{\"image\":\"NAME\"}', options.image of the provider in croft.yaml)", name, fault.Failed, err)
+	err = fmt.Errorf("docker: image %s is not in the engine, and can't be pulled: %w: %w", name, fault.Failed, err)
+	return fault.WithHint(err, fault.HintImage)
 }

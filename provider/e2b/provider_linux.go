@@ -189,7 +189,7 @@ func (p *Provider) apiKey(ctx context.Context, id, name string) (string, error) 
 	}
 	v, err := p.cfg.Secrets.Get(ctx, id, name)
 	if err != nil {
-		return "", fmt.Errorf("API key: secret %q: %w", name, err)
+		return "", fault.WithHint(fmt.Errorf("API key: secret %q: %w", name, err), fault.HintSetting, "secrets")
 	}
 	return v.Reveal(), nil
 }

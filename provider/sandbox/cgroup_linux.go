@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/host/cgroup"
 	"github.com/croft-run/croft/internal/host/guest"
 	"github.com/croft-run/croft/internal/host/guestproto"
@@ -105,7 +106,7 @@ func (g *guestConn) withCommandGroup(ctx context.Context, cmd *driver.Command) (
 	group, err := g.groups.CreateCommand(cgroup.CommandName(commandGroups.Add(1)), limits)
 	if err != nil {
 		if must {
-			return nil, nil, nil, fmt.Errorf("sandbox: limits of one command: %w (to go on without: --best-effort, or bestEffort of the limit in requests)", err)
+			return nil, nil, nil, fault.WithHint(fmt.Errorf("sandbox: limits of one command: %w", err), fault.HintBestEffort)
 		}
 		return ctx, nothing, nothing, nil
 	}

@@ -111,7 +111,8 @@ func (p *Provider) addGrantWithoutCredentials(l *launch, u launchSpec, b Bind, l
 		return nil, err
 	}
 	if len(masks) > 0 {
-		return nil, fmt.Errorf("directory %q: %w: isolation %s has no mounts, which would hide %s; leave the directory out (--toolchain)", b.Dir, fault.Unsupported, u.level.name, masks[0].Target)
+		err := fmt.Errorf("directory %q: %w: isolation %s has no mounts, which would hide %s", b.Dir, fault.Unsupported, u.level.name, masks[0].Target)
+		return nil, fault.Advise(err, "leave the directory, or its toolchain, out")
 	}
 	return p.addGrant(l, b.Dir, list)
 }

@@ -189,7 +189,7 @@ func (p *Provider) levels(ctx context.Context) []driver.Level {
 // test. If there is none, the error names the levels that were tested.
 func (p *Provider) chooseLevel(ctx context.Context, least driver.Isolation) (*level, error) {
 	if least.Rank() < 0 {
-		return nil, fmt.Errorf("isolation %q: %w: the levels are %v", least, fault.InvalidArgument, driver.Isolations)
+		return nil, fault.Advise(fmt.Errorf("isolation %q: %w", least, fault.InvalidArgument), "the levels are %v", driver.Isolations)
 	}
 	if least == "" || least == driver.IsolationNone {
 		least = p.cfg.Isolation
@@ -217,7 +217,8 @@ func (p *Provider) chooseLevel(ctx context.Context, least driver.Isolation) (*le
 		for _, l := range levels {
 			names = append(names, string(l.name))
 		}
-		return nil, fmt.Errorf("isolation %q: %w: this provider has only the levels %s; choose one of them or another provider", least, fault.Unsupported, strings.Join(names, ", "))
+		err := fmt.Errorf("isolation %q: %w: this provider has only the levels %s", least, fault.Unsupported, strings.Join(names, ", "))
+		return nil, fault.Advise(err, "choose one of them or another provider")
 	}
 	if _, err := p.binary(); err != nil { // then every level fails for it
 		return nil, err
@@ -226,7 +227,8 @@ func (p *Provider) chooseLevel(ctx context.Context, least driver.Isolation) (*le
 	if least != "" {
 		subject = fmt.Sprintf("isolation %q", least)
 	}
-	return nil, fmt.Errorf("%s: %w: tried %s%s; croft doctor says what this host lacks; --provider docker isolates, too, and --provider local does not", subject, fault.Unsupported, strings.Join(tried, "; "), p.weakerChoice(ctx, want))
+	err := fmt.Errorf("%s: %w: tried %s%s", subject, fault.Unsupported, strings.Join(tried, "; "), p.weakerChoice(ctx, want))
+	return nil, fault.WithHint(err, fault.HintDoctor)
 }
 
 // candidateLevels lists the levels of at least a rank: first the named one, then the

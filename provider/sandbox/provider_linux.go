@@ -65,7 +65,8 @@ func New(cfg *Config) (*Provider, error) {
 			fault.InvalidArgument, c.UIDBase, c.Lease)
 	}
 	if c.Isolation.Rank() < 0 {
-		return nil, fmt.Errorf("sandbox: config: isolation %q: %w: the levels are %v", c.Isolation, fault.InvalidArgument, driver.Isolations)
+		return nil, fault.Advise(fmt.Errorf("sandbox: config: isolation %q: %w", c.Isolation, fault.InvalidArgument),
+			"the levels are %v", driver.Isolations)
 	}
 	p := &Provider{store: ground, log: ground.Log(), cfg: c, ids: hostIDs(c.UIDBase), sysctlDir: "/proc/sys"}
 	p.ctx, p.cancel = context.WithCancel(context.Background()) //nolint:forbidigo // it ends with Close
@@ -290,7 +291,8 @@ func checkMinimums(l driver.Limits) error {
 		{driver.ResourceOpenFiles, 8, "8"},
 	} {
 		if most := l[x.name].Max; most > 0 && most < x.least {
-			return fmt.Errorf("limit %s: %w: the minimum is %s", x.name, fault.InvalidArgument, x.text)
+			err := fmt.Errorf("limit %s: %w: the minimum is %s", x.name, fault.InvalidArgument, x.text)
+			return fault.WithHint(err, fault.HintMinimum, string(x.name))
 		}
 	}
 	return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-const notLinux = "this system is not Linux; use a croft on Linux with --server, or --provider local: it isolates nothing, unless --isolation process asks for sandbox-exec of macOS"
+const notLinux = "this system is not Linux; use a server of Croft on Linux; the provider local isolates nothing, unless the isolation process asks for sandbox-exec of macOS"
 
 // Provider opens no workspaces on this system: its isolation requires Linux.
 type Provider struct{ wsdir.Unsupported }

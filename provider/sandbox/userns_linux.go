@@ -70,9 +70,9 @@ func (p *Provider) weakerChoice(ctx context.Context, rank int) string {
 		if l.name.Rank() < rank && p.probeLevel(ctx, l, false) == nil {
 			scope := ""
 			if l.noMounts {
-				scope = ", but neither for croft work nor for a template"
+				scope = ", but neither for the work of an agent nor for a template"
 			}
-			return fmt.Sprintf("; weaker isolation works here%s: --isolation %s", scope, l.name)
+			return fmt.Sprintf("; weaker isolation works here%s: %s", scope, l.name)
 		}
 	}
 	if rank > driver.IsolationProcess.Rank() {

@@ -75,7 +75,7 @@ var validDir = regexp.MustCompile(`^[A-Za-z0-9_./@+=-]+$`)
 func (o *Options) check() error {
 	switch {
 	case o.Host == "":
-		return fmt.Errorf("no machine: %w: set the option \"host\", such as in croft.yaml: providers: {NAME: {kind: ssh, options: {host: HOST}}}", fault.InvalidArgument)
+		return fault.WithHint(fmt.Errorf("no machine: %w: the option \"host\" is not set", fault.InvalidArgument), fault.HintSetting, "ssh host")
 	case !validHost.MatchString(o.Host):
 		return fmt.Errorf("host: %w: it must be HOST, USER@HOST or ssh://USER@HOST:PORT, without a password", fault.InvalidArgument)
 	}

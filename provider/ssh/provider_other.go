@@ -10,5 +10,5 @@ type Provider struct{ wsdir.Unsupported }
 
 // New returns a provider whose methods return Unsupported.
 func New(*Config) (*Provider, error) {
-	return &Provider{wsdir.Unsupported{Name: Kind, Reason: "this system is not Linux; run croft on a Linux host, and use it with --server"}}, nil
+	return &Provider{wsdir.Unsupported{Name: Kind, Reason: "this system is not Linux; use a server of Croft on Linux"}}, nil
 }

@@ -24,7 +24,7 @@ var Schemes = []string{fileblob.Scheme, memblob.Scheme, s3blob.Scheme}
 func Open(ctx context.Context, address string) (*blob.Bucket, error) {
 	u, err := url.Parse(address)
 	if err != nil || !slices.Contains(Schemes, u.Scheme) {
-		return nil, fmt.Errorf("snapshot: bucket %q: %w: the URL must have one of the schemes %v", redactURL(u), fault.InvalidArgument, Schemes)
+		return nil, fault.Advise(fmt.Errorf("snapshot: bucket %q: %w: the URL must have one of the schemes %v", redactURL(u), fault.InvalidArgument, Schemes), "a directory is file:///path, a bucket s3://NAME?region=REGION")
 	}
 	if u.Scheme == fileblob.Scheme {
 		if u.Host != "" || u.Path == "" {

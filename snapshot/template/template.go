@@ -107,7 +107,8 @@ type Layer struct {
 // tenant is fault.AlreadyExists. Sources on this host are for the operator only.
 func (c *Catalog) Create(ctx context.Context, name string, s Source) (Template, error) {
 	if !driver.ValidWorkspaceName(name) {
-		return Template{}, fmt.Errorf("template: name %q: %w: a name is [a-z0-9][a-z0-9-]{0,62}, and not the form of an id", name, fault.InvalidArgument)
+		err := fmt.Errorf("template: name %q: %w", name, fault.InvalidArgument)
+		return Template{}, fault.Advise(err, "a name is [a-z0-9][a-z0-9-]{0,62}, and not the form of an id")
 	}
 	if t, err := c.Get(ctx, name); fault.Of(err) != fault.NotFound && (err != nil || t.Tenant == auth.Tenant(ctx)) {
 		if err == nil {
@@ -187,7 +188,7 @@ func (c *Catalog) Get(ctx context.Context, name string) (Template, error) {
 		}
 	}
 	if at < 0 {
-		return Template{}, fmt.Errorf("template %q: %w: \"croft template list\" lists the templates", name, fault.NotFound)
+		return Template{}, fault.WithHint(fmt.Errorf("template %q: %w", name, fault.NotFound), fault.HintList, "templates")
 	}
 	return list[at], nil
 }
@@ -240,7 +241,8 @@ func (c *Catalog) openSource(ctx context.Context, s Source, log *buildLog) (_ sn
 		}
 	}
 	if given != 1 || s.Revision != "" && s.Git == "" {
-		return nil, "", nil, done, fmt.Errorf("template: source: %w: name a directory, a snapshot, a git repository with or without a revision, or an image", fault.InvalidArgument)
+		return nil, "", nil, done, fault.Advise(fmt.Errorf("template: source: %w", fault.InvalidArgument),
+			"name a directory, a snapshot, a git repository with or without a revision, or an image")
 	}
 	var tree snapshot.Tree
 	switch {
@@ -294,7 +296,7 @@ func (c *Catalog) checkSourcePath(dir string) error {
 		if inner := (*fs.PathError)(nil); errors.As(err, &inner) {
 			err = inner.Err // without the path
 		}
-		return fmt.Errorf("template: source %q: %w: %w", dir, fault.Of(err), err)
+		return fault.Advise(fmt.Errorf("template: source %q: %w: %w", dir, fault.Of(err), err), "check the path")
 	}
 	for _, f := range c.Forbidden {
 		if f, err := filepath.EvalSymlinks(f); err == nil && (paths.Inside(f, real) || paths.Inside(real, f)) {
@@ -307,7 +309,8 @@ func (c *Catalog) checkSourcePath(dir string) error {
 	}) {
 		return nil
 	}
-	return fmt.Errorf("template: source %q: %w: it is in none of the allowed directories: %s; hostRoots in croft.yaml lists them", dir, fault.PermissionDenied, strings.Join(c.Roots, ", "))
+	err = fmt.Errorf("template: source %q: %w: it is in none of the allowed directories: %s", dir, fault.PermissionDenied, strings.Join(c.Roots, ", "))
+	return fault.WithHint(err, fault.HintSetting, "host roots")
 }
 
 // isURL reports whether s is a remote repository: a URL, or HOST:PATH.

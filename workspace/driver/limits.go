@@ -107,7 +107,7 @@ type Limit struct {
 func (l Limits) Check() error {
 	for _, name := range slices.Sorted(maps.Keys(l)) {
 		if _, known := name.Info(); !known {
-			return fmt.Errorf("limit %.80q: %w: allowed are %s", name, fault.InvalidArgument, ResourceNames())
+			return fault.Advise(fmt.Errorf("limit %.80q: %w", name, fault.InvalidArgument), "allowed are %s", ResourceNames())
 		}
 		if l[name].Max < 0 {
 			return fmt.Errorf("limit %s: %w: %d is negative", name, fault.InvalidArgument, l[name].Max)

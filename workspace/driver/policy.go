@@ -101,19 +101,19 @@ type NetRule struct {
 // that is not available is an error that names it and what is available.
 func (p Policy) Check(t Traits) error {
 	if p.Isolation.Rank() < 0 {
-		return fmt.Errorf("isolation %q: %w: the levels are %s", p.Isolation, fault.InvalidArgument, isolationNames())
+		return fault.Advise(fmt.Errorf("isolation %q: %w", p.Isolation, fault.InvalidArgument), "the levels are %s", isolationNames())
 	}
 	if p.Isolation.Rank() > t.Isolation.Rank() {
-		return fmt.Errorf("isolation %q: %w: this provider gives at most %q (the levels, weakest first, are %s); choose a lower level or another provider",
+		err := fmt.Errorf("isolation %q: %w: this provider gives at most %q (the levels, weakest first, are %s)",
 			p.Isolation, fault.Unsupported, t.Isolation, isolationNames())
+		return fault.Advise(err, "choose a lower level or another provider")
 	}
 	if err := p.Limits.Check(); err != nil {
 		return err
 	}
 	for _, r := range Resources {
 		if l := p.Limits[r.Name]; l.Max > 0 && !l.BestEffort && !t.Limits[r.Name].Enforced() {
-			return fmt.Errorf("limit %s: %w: %s (to go on without this limit: --best-effort, or bestEffort of the limit in croft.yaml and in requests)",
-				r.Name, fault.Unsupported, t.Limits[r.Name].reasonText())
+			return fault.WithHint(fmt.Errorf("limit %s: %w: %s", r.Name, fault.Unsupported, t.Limits[r.Name].reasonText()), fault.HintBestEffort)
 		}
 	}
 	if p.Idle < 0 {

@@ -19,7 +19,7 @@ func CheckAddr(addr string, explicitToken, tlsOrConsent bool) error {
 		_, err = strconv.ParseUint(port, 10, 16)
 	}
 	if err != nil {
-		return fmt.Errorf("app: address %q: %w: give HOST:PORT, with a port from 0 to 65535", addr, fault.InvalidArgument)
+		return fault.Advise(fmt.Errorf("app: address %q: %w", addr, fault.InvalidArgument), "give HOST:PORT, with a port from 0 to 65535")
 	}
 	if host == "" {
 		return fmt.Errorf("app: address %q: %w: write the host out, such as 127.0.0.1%s; 0.0.0.0%s binds every interface",
@@ -29,7 +29,8 @@ func CheckAddr(addr string, explicitToken, tlsOrConsent bool) error {
 		return nil
 	}
 	if !explicitToken {
-		return fmt.Errorf("app: address %q is beyond loopback: %w: give a token of your own with --token or CROFT_TOKEN", addr, fault.PermissionDenied)
+		return fault.Advise(fmt.Errorf("app: address %q is beyond loopback: %w", addr, fault.PermissionDenied),
+			"give a token of your own with --token or CROFT_TOKEN")
 	}
 	if !tlsOrConsent {
 		return fmt.Errorf("app: address %q is beyond loopback: %w: HTTP has no TLS, so the token and all files can be read on the way; "+

@@ -39,7 +39,7 @@ func DefaultDataDir() (string, error) {
 	}
 	home, err := os.UserHomeDir()
 	if err != nil {
-		return "", fmt.Errorf("app: find the data directory: %w: give --data or set CROFT_DATA or HOME", fault.InvalidArgument)
+		return "", fault.Advise(fmt.Errorf("app: find the data directory: %w", fault.InvalidArgument), "give --data or set CROFT_DATA or HOME")
 	}
 	return filepath.Join(home, ".local", "share", "croft"), nil
 }
@@ -119,8 +119,7 @@ func checkOwned(what, path string, want fs.FileMode) (fs.FileInfo, error) {
 		return nil, fmt.Errorf("app: %s %s: %w: it has the wrong type (%s)", what, path, fault.InvalidArgument, info.Mode())
 	}
 	if owner, ok := isOwnedByUser(info); !ok {
-		return nil, fmt.Errorf("app: %s %s: %w: it belongs to user %d, and this program runs as user %d; run it as the owner, chown it, or choose another --data",
-			what, path, fault.PermissionDenied, owner, os.Geteuid())
+		return nil, fault.Advise(fmt.Errorf("app: %s %s: %w: it belongs to user %d, and this program runs as user %d", what, path, fault.PermissionDenied, owner, os.Geteuid()), "run it as the owner, chown it, or choose another --data")
 	}
 	return info, nil
 }
@@ -148,13 +147,11 @@ func checkVersion(dir string) error {
 	version, err := strconv.Atoi(text)
 	switch {
 	case err != nil || version < 1:
-		return fmt.Errorf("app: data directory %s: version %.20q: %w: this croft needs version %d; name another directory with --data", dir, text, fault.InvalidArgument, LayoutVersion)
+		return fault.Advise(fmt.Errorf("app: data directory %s: version %.20q: %w: this croft needs version %d", dir, text, fault.InvalidArgument, LayoutVersion), "name another directory with --data")
 	case version > LayoutVersion:
-		return fmt.Errorf("app: data directory %s has version %d: %w: a later croft made it; this one needs version %d; upgrade croft, or name another directory with --data",
-			dir, version, fault.Unsupported, LayoutVersion)
+		return fault.Advise(fmt.Errorf("app: data directory %s has version %d: %w: a later croft made it; this one needs version %d", dir, version, fault.Unsupported, LayoutVersion), "upgrade croft, or name another directory with --data")
 	case version < LayoutVersion:
-		return fmt.Errorf("app: data directory %s has version %d: %w: an earlier croft made it; this one needs version %d and changed nothing in it; name another directory with --data",
-			dir, version, fault.Unsupported, LayoutVersion)
+		return fault.Advise(fmt.Errorf("app: data directory %s has version %d: %w: an earlier croft made it; this one needs version %d and changed nothing in it", dir, version, fault.Unsupported, LayoutVersion), "name another directory with --data")
 	}
 	return nil
 }
@@ -176,8 +173,7 @@ func writeVersion(dir, path string) error {
 			return fs.ErrExist
 		}
 		// A mistyped --data must not turn a home directory into a data directory.
-		return fmt.Errorf("app: data directory %s: %w: it is not empty, and no data directory (it has %q and no %q); name another one with --data",
-			dir, fault.InvalidArgument, e.Name(), versionFile)
+		return fault.Advise(fmt.Errorf("app: data directory %s: %w: it is not empty, and no data directory (it has %q and no %q)", dir, fault.InvalidArgument, e.Name(), versionFile), "name another one with --data")
 	}
 	if err := createFile(path, strconv.Itoa(LayoutVersion)+"\n", 0o644); err != nil {
 		return fmt.Errorf("app: mark data directory: %w", err)

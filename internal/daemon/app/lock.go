@@ -22,8 +22,7 @@ func lockDataDir(dir string) (unlock func(), err error) {
 	}
 	if !ok {
 		pid, _ := os.ReadFile(path) // only for the message
-		return nil, fmt.Errorf("app: data directory %s is served by process %s: %w: use that server, or another --data",
-			dir, orUnknown(strings.TrimSpace(string(pid))), fault.AlreadyExists)
+		return nil, fault.Advise(fmt.Errorf("app: data directory %s is served by process %s: %w", dir, orUnknown(strings.TrimSpace(string(pid))), fault.AlreadyExists), "use that server, or another --data")
 	}
 	if err := os.WriteFile(path, fmt.Appendf(nil, "%d\n", os.Getpid()), 0o600); err != nil {
 		l.Unlock() //nolint:errcheck // the first error is returned

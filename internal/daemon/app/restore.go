@@ -92,7 +92,8 @@ func clearForRestore(dir string) error {
 		switch name := e.Name(); {
 		case name == config.FileName || strings.HasPrefix(name, ".") || name == "lost+found":
 		case name == versionFile || !interrupted || !isRestored(name):
-			return fmt.Errorf("app: restore into %s: %w: it is not empty (it has %q); name an empty or new directory with --data", dir, fault.AlreadyExists, name)
+			return fault.Advise(fmt.Errorf("app: restore into %s: %w: it is not empty (it has %q)", dir, fault.AlreadyExists, name),
+				"name an empty or new directory with --data")
 		default:
 			left = append(left, name)
 		}

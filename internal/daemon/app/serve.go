@@ -20,17 +20,17 @@ func Listen(ctx context.Context, addr string) (net.Listener, error) {
 	var unknown *net.DNSError
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("app: listen on %s: %w: another program uses the port; choose one with --addr", addr, fault.AlreadyExists)
+		err = fmt.Errorf("app: listen on %s: %w: another program uses the port", addr, fault.AlreadyExists)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return nil, fmt.Errorf("app: listen on %s: %w: this host has no such address; choose one with --addr", addr, fault.InvalidArgument)
+		err = fmt.Errorf("app: listen on %s: %w: this host has no such address", addr, fault.InvalidArgument)
 	case errors.Is(err, syscall.EACCES):
-		return nil, fmt.Errorf("app: listen on %s: %w: the port is privileged; choose one with --addr", addr, fault.PermissionDenied)
+		err = fmt.Errorf("app: listen on %s: %w: the port is privileged", addr, fault.PermissionDenied)
 	case errors.As(err, &unknown):
-		return nil, fmt.Errorf("app: listen on %s: %w: unknown host %q; choose another with --addr", addr, fault.InvalidArgument, unknown.Name)
+		err = fmt.Errorf("app: listen on %s: %w: unknown host %q", addr, fault.InvalidArgument, unknown.Name)
 	case err != nil:
 		return nil, fmt.Errorf("app: listen on %s: %w: %w", addr, fault.InvalidArgument, err)
 	}
-	return l, nil
+	return l, fault.Advise(err, "choose one with --addr")
 }
 
 // Lock takes the flock for serving the data directory. If another process has it, the

@@ -367,13 +367,12 @@ func (s *System) checkCredentials(ctx context.Context, workspace string, policy 
 		v, err := s.secrets.Get(ctx, workspace, name)
 		switch {
 		case fault.Of(err) == fault.NotFound || fault.Of(err) == fault.Unsupported:
-			return fmt.Errorf("app: secret %.80q for %s: %w: there is no secret of this name; set the variable %s%s, or write it to the file %s in the directory secrets.dir of croft.yaml",
-				name, r.Host, fault.InvalidArgument, s.settings().Secrets.Env, strings.ToUpper(name), name)
+			return fault.Advise(fmt.Errorf("app: secret %.80q for %s: %w: there is no secret of this name", name, r.Host, fault.InvalidArgument),
+				"set the variable %s%s, or write it to the file %s in the directory secrets.dir of croft.yaml", s.settings().Secrets.Env, strings.ToUpper(name), name)
 		case err != nil:
 			return fmt.Errorf("app: secret %.80q for %s: %w", name, r.Host, err)
 		case v.Len() < secret.MinLength:
-			return fmt.Errorf("app: secret %.80q for %s: %w: it is too short to be redacted from answers; use at least %d bytes",
-				name, r.Host, fault.InvalidArgument, secret.MinLength)
+			return fault.Advise(fmt.Errorf("app: secret %.80q for %s: %w: it is too short to be redacted from answers", name, r.Host, fault.InvalidArgument), "use at least %d bytes", secret.MinLength)
 		}
 	}
 	return nil

@@ -166,7 +166,7 @@ func Open(ctx context.Context, cfg Config) (*System, error) {
 		cfg.DataDir = dir
 	}
 	if cfg.Token != "" && strings.TrimSpace(cfg.Token) == "" {
-		return nil, fmt.Errorf("app: token: %w: it is blank; give at least one character", fault.InvalidArgument)
+		return nil, fault.Advise(fmt.Errorf("app: token: %w: it is blank", fault.InvalidArgument), "give at least one character")
 	}
 	dir, err := prepareDataDir(cfg.DataDir)
 	if err != nil {

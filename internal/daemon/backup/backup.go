@@ -169,7 +169,8 @@ func Extract(r io.Reader, to *os.Root, check func(Header) error, known func(name
 }
 
 func damaged(err error) error {
-	return fmt.Errorf("backup: %w: the file is damaged, truncated or no backup: %w", fault.InvalidArgument, err)
+	err = fmt.Errorf("backup: %w: the file is damaged, truncated or no backup: %w", fault.InvalidArgument, err)
+	return fault.Advise(err, "give a file that croft backup FILE wrote")
 }
 
 func refusef(format string, args ...any) error {
@@ -190,7 +191,7 @@ func (x *extraction) readHeader(check func(Header) error) (*Header, error) {
 		return nil, damaged(err)
 	}
 	if entry.Name != headerName {
-		return nil, refusef("it is no backup: it begins with %.100q", entry.Name)
+		return nil, fault.Advise(refusef("it is no backup: it begins with %.100q", entry.Name), "give a file that croft backup FILE wrote")
 	}
 	if err := x.readJSON(entry, maxHeader, &head); err != nil {
 		return nil, err

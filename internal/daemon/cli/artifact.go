@@ -206,7 +206,8 @@ func removeArtifact(ctx context.Context, c *client.Client, workspace, ref string
 		found = found || art.Version == version
 	}
 	if !found {
-		return fmt.Errorf("artifact %s: %w: the versions are %d to %d", printable(ref), fault.NotFound, list[0].Version, list[len(list)-1].Version)
+		return fault.Advise(fmt.Errorf("artifact %s: %w", printable(ref), fault.NotFound),
+			"the versions are %d to %d", list[0].Version, list[len(list)-1].Version)
 	}
 	return c.DeleteArtifact(ctx, workspace, name, version)
 }

@@ -48,7 +48,7 @@ type backupAnswer struct {
 
 func (a *command) backUp(ctx context.Context, file string, opts app.BackupOptions) error {
 	if _, err := os.Lstat(file); file != "-" && !errors.Is(err, fs.ErrNotExist) {
-		return errors.Join(err, fmt.Errorf("backup: %s: %w: name a new file", file, fault.AlreadyExists))
+		return errors.Join(err, fault.Advise(fmt.Errorf("backup: %s: %w", file, fault.AlreadyExists), "name a new file"))
 	}
 	return a.withSystem(ctx, "backup reads the data directory", func(s *app.System) error {
 		out := backupAnswer{File: file}

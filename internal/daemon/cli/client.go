@@ -204,7 +204,8 @@ func (a *command) serverToken() (string, error) {
 		}
 	}
 	if token == "" {
-		return "", fmt.Errorf("server %s: %w: no token: give --token or set CROFT_TOKEN; croft up prints the token and stores it in DATA/token", a.server, fault.Unauthenticated)
+		return "", fault.Advise(fmt.Errorf("server %s: %w: no token", a.server, fault.Unauthenticated),
+			"give --token or set CROFT_TOKEN; croft up prints the token and stores it in DATA/token")
 	}
 	return token, nil
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/interp/codeblock"
 	"github.com/croft-run/croft/provider/sandbox"
 	"github.com/croft-run/croft/workspace"
@@ -100,7 +101,7 @@ func (a *command) readSource(opts codeOptions, args []string) (source string, ok
 	if len(args) > 0 && args[0] != "-" {
 		data, err := os.ReadFile(args[0])
 		if errors.Is(err, os.ErrNotExist) {
-			err = fmt.Errorf("%w; give a file, or the code itself with -c", err)
+			err = fault.Advise(err, "give a file, or the code itself with -c")
 		}
 		return string(data), true, err
 	}

@@ -95,7 +95,7 @@ func (p *envFlags) apply(opts *eval.Options) error {
 // of the evaluation, which it may use besides hostRoots.
 func (a *command) withEnvs(ctx context.Context, p *envFlags, cfg *suite.Config, own []string, opts *eval.Options, f func() error) (err error) {
 	if a.server != "" {
-		return fmt.Errorf("eval: %w: evaluations run on this host; leave out --server and CROFT_SERVER", fault.Unsupported)
+		return fault.Advise(fmt.Errorf("eval: %w: evaluations run on this host", fault.Unsupported), "leave out --server and CROFT_SERVER")
 	}
 	settings, err := a.settings()
 	if err != nil {
@@ -271,7 +271,8 @@ func (a *command) loadSuite(ctx context.Context, path, config, provider string) 
 	l := suite.Loader{TmpDir: tmp, Node: a.nodeStarter(provider)}
 	s, cfg, err := l.LoadBoth(ctx, path, config)
 	if err != nil {
-		return nil, nil, errors.Join(err, locktmp.Remove(tmp))
+		return nil, nil, errors.Join(say(err, "croft eval schema suite and croft eval schema config have the keys; "+
+			"croft eval skills get core explains how to write a suite"), locktmp.Remove(tmp))
 	}
 	return &loadedSuite{s, tmp}, cfg, nil
 }

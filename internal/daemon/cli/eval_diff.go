@@ -28,11 +28,11 @@ The exit status is 0 even if the runs differ.`,
 func (a *command) evalDiff(first, second, page string) error {
 	x, err := eval.ReadResult(first)
 	if err != nil {
-		return err
+		return say(err, giveRuns)
 	}
 	y, err := eval.ReadResult(second)
 	if err != nil {
-		return err
+		return say(err, giveRuns)
 	}
 	if page != "" {
 		data, err := eval.ComparisonPage(x, y)

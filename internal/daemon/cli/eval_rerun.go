@@ -38,7 +38,7 @@ func (a *command) evalRerun(ctx context.Context, dir string, o evalRunOptions, a
 	}
 	begun, err := eval.Resumable(dir)
 	if err != nil {
-		return fmt.Errorf("%w (give croft eval rerun the directory of a finished run)", err)
+		return say(err, giveRuns)
 	}
 	path, config := begun.Suite, begun.Config
 	if o.config != "" {
@@ -46,7 +46,7 @@ func (a *command) evalRerun(ctx context.Context, dir string, o evalRunOptions, a
 	}
 	was, err := eval.ReadResult(dir)
 	if err != nil {
-		return fmt.Errorf("%w: %w (continue an interrupted run with croft eval run --resume)", fault.Of(err), err)
+		return say(fmt.Errorf("%w: %w", fault.Of(err), err), "continue an interrupted run with croft eval run --resume")
 	}
 	type pair struct{ c, r string }
 	again := map[pair]bool{}

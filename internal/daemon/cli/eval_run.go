@@ -123,7 +123,7 @@ func (a *command) evalRun(ctx context.Context, o evalRunOptions, path string, f 
 	if o.resume != "" {
 		begun, err := eval.Resumable(o.resume)
 		if err != nil {
-			return err
+			return say(err, giveRuns)
 		}
 		if path == "" {
 			path = begun.Suite

@@ -18,7 +18,7 @@ func (a *command) evalSchemaCommand() *cobra.Command {
 		RunE: run(func(_ context.Context, args []string) error {
 			make, ok := map[string]func() ([]byte, error){"suite": suite.Schema, "config": suite.ConfigSchema}[args[0]]
 			if !ok {
-				return notRun(fmt.Errorf("eval: schema %q: %w: expected suite or config", args[0], fault.InvalidArgument))
+				return notRun(fault.Advise(fmt.Errorf("eval: schema %q: %w", args[0], fault.InvalidArgument), "expected suite or config"))
 			}
 			text, err := make()
 			if err != nil {

@@ -66,6 +66,9 @@ func (a *command) reportError(cmd *cobra.Command, err error) int {
 			wire = fault.Wire{Code: fault.InvalidArgument.Wire(), Kind: fault.InvalidArgument.Kind(), Message: err.Error(), Cause: "usage"}
 		} else {
 			wire.Message = err.Error() // in full: the user of the program is its operator
+			for i, h := range wire.Hints {
+				wire.Hints[i].Text = hintWords(h, a.inWork)
+			}
 		}
 		data, _ := json.Marshal(map[string]fault.Wire{"error": wire}) // always encodes
 		fmt.Fprintf(a.Err, "%s\n", data)

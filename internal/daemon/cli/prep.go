@@ -114,7 +114,8 @@ func checkHostRoots(spec bootstrap.Spec, allowed, others []string) error {
 			continue // it is missing; reading it reports that
 		}
 		if !slices.ContainsFunc(slices.Concat(allowed, others), func(root string) bool { return inDir(real, root) }) {
-			return fmt.Errorf("%s: %s: %w: give a directory below %s, or beside the file", what, dir, fault.PermissionDenied, strings.Join(allowed, ", "))
+			return fault.Advise(fmt.Errorf("%s: %s: %w", what, dir, fault.PermissionDenied),
+				"give a directory below %s, or beside the file", strings.Join(allowed, ", "))
 		}
 	}
 	return nil

@@ -95,7 +95,7 @@ func (a *command) providerShowCommand() *cobra.Command {
 					for _, p := range list {
 						kinds = append(kinds, p.Kind)
 					}
-					return fmt.Errorf("provider %.80q: %w: the providers are %s", args[0], fault.NotFound, strings.Join(kinds, ", "))
+					return fault.Advise(fmt.Errorf("provider %.80q: %w", args[0], fault.NotFound), "the providers are %s", strings.Join(kinds, ", "))
 				}
 				return a.printAnswer(list[i], func(w io.Writer) error { return writeTable(w, traitRows(list[i])) })
 			})

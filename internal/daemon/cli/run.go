@@ -238,7 +238,8 @@ func (a *command) setRunDirs(opts runOptions, kind string, spec *workspace.Spec)
 	}
 	if kind != sandbox.Kind {
 		if len(dirs) > 0 {
-			return own, fmt.Errorf("run: %w: a workspace of kind %s has one directory: give --rw or --ro once", fault.Unsupported, kind)
+			return own, fault.Advise(fmt.Errorf("run: %w: a workspace of kind %s has one directory", fault.Unsupported, kind),
+				"give --rw or --ro once")
 		}
 		if opts.host.wantsToolchains() {
 			return own, usagef("--toolchain is for the provider %s", sandbox.Kind)

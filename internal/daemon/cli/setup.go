@@ -115,7 +115,9 @@ func (a *command) setupAgents(names []string, undo bool) ([]setup.Agent, error) 
 	}
 	if len(names) == 0 {
 		if len(installed) == 0 {
-			return nil, fmt.Errorf("setup: %w: no agent is installed; looked for %s, on PATH and by their configuration below %s", fault.NotFound, strings.Join(known, ", "), home)
+			err := fmt.Errorf("setup: %w: no agent is installed; looked for %s, on PATH and by their configuration below %s",
+				fault.NotFound, strings.Join(known, ", "), home)
+			return nil, say(err, "install one, or add the server by hand: croft mcp --dir DIR")
 		}
 		return installed, nil
 	}

@@ -40,7 +40,10 @@ changes is read first, as agents have to.`,
   croft tool Bash '{"command": "make test"}' --dir ~/src/app
   croft tool Edit --schema`,
 		Args: cobra.MaximumNArgs(2),
-		RunE: run(func(ctx context.Context, args []string) error { return a.runTool(ctx, opts, args) }),
+		RunE: run(func(ctx context.Context, args []string) error {
+			return sayOf(fault.InvalidArgument, a.runTool(ctx, opts, args),
+				`croft tool NAME --schema shows the arguments, such as: croft tool Read '{"file_path": "README.md"}'`)
+		}),
 	}
 	opts.registerFlags(cmd.Flags())
 	cmd.Flags().BoolVar(&opts.schema, "schema", false, "print the input and output of the tool as JSON Schema, instead of running it")
@@ -97,7 +100,7 @@ func unknownTool(known []toolAnswer, name string) error {
 	for _, t := range known {
 		names = append(names, t.Name)
 	}
-	return tool.Errorf(fault.NotFound, "unknown tool %q%s; croft tool lists them", name, suggest.Hint(name, names))
+	return say(tool.Errorf(fault.NotFound, "unknown tool %q%s", name, suggest.Hint(name, names)), "croft tool lists them")
 }
 
 // showAnswer prints the answer of a tool.

@@ -129,7 +129,7 @@ func checkArguments(cmd *cobra.Command) {
 		if err := check(cmd, args); errors.Is(err, pflag.ErrHelp) || errors.As(err, new(*usageError)) {
 			return err
 		} else if err != nil {
-			return usagef("%s takes %s; given %s%s", cmd.CommandPath(), orNone(words), countText(len(args), "argument"), argumentHint(cmd, args))
+			return usagef("%s takes %s; given %s", cmd.CommandPath(), orNone(words), countText(len(args), "argument"))
 		}
 		for i, arg := range args {
 			if arg == "" && !free {

@@ -131,8 +131,8 @@ The exit status is that of the agent; 125 is an error of croft itself.`,
 // more stands for further arguments.
 func noAgent(cmd *cobra.Command, args []string, more string) error {
 	word := args[0]
-	if use, ok := otherCommands[cmd.CommandPath()+" "+word]; ok {
-		return usagef("unknown command %q for %q; use: %s", word, cmd.CommandPath(), use)
+	if hint := otherWord(cmd, word); hint != "" {
+		return usagef("unknown command %q for %q%s", word, cmd.CommandPath(), hint)
 	}
 	names := work.Names()
 	for _, c := range cmd.Commands() {
@@ -351,7 +351,8 @@ func (a *command) createWork(ctx context.Context, c workspaces, p work.Project, 
 		if fault.Of(err) == fault.AlreadyExists {
 			works, lerr := works(ctx, c, "")
 			if lerr == nil && slices.ContainsFunc(works, func(ws client.Workspace) bool { return ws.Name == name }) {
-				err = fmt.Errorf("work %q: %w: croft work attach %[1]s returns to it, croft work discard %[1]s removes it", name, fault.AlreadyExists)
+				err = fault.Advise(fmt.Errorf("work %q: %w", name, fault.AlreadyExists),
+					"croft work attach %[1]s returns to it, croft work discard %[1]s removes it", name)
 			}
 		}
 		return rec, err

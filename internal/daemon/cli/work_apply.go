@@ -348,7 +348,8 @@ func (a *command) workUndo(ctx context.Context, dir, name string, opts snapshot.
 	}
 	switch {
 	case last == nil && name == "":
-		return fmt.Errorf("work: undo: %w: nothing was applied to %s", fault.NotFound, printable(dir))
+		err := fmt.Errorf("work: undo: %w: nothing was applied to %s", fault.NotFound, printable(dir))
+		return say(err, "croft work list lists the works of the project, croft work apply applies one")
 	case last == nil:
 		return fmt.Errorf("work: undo: %w: no apply of %s is left to take back", fault.NotFound, name)
 	}
@@ -357,7 +358,7 @@ func (a *command) workUndo(ctx context.Context, dir, name string, opts snapshot.
 	res, err := snapshot.Undo(ctx, store, last.ID, dir, &opts)
 	switch {
 	case fault.Of(err) == fault.Conflict && name != "":
-		return fmt.Errorf("%w; --force does so; a later apply is undone first: croft work undo without a name", err)
+		return fault.Advise(fmt.Errorf("%w; --force does so; a later apply is undone first", err), "croft work undo without a name")
 	case fault.Of(err) == fault.Conflict:
 		return fmt.Errorf("%w; --force does so", err)
 	}

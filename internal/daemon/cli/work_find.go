@@ -57,7 +57,7 @@ func (a *command) findWork(ctx context.Context, c workspaces, e *workEnv, args [
 	case len(own) == 1:
 		return found(own[0]), args, nil
 	case len(args) > 0 && len(own) == 0:
-		return nil, nil, fmt.Errorf("work %q: %w%s", args[0], fault.NotFound, suggest.Hint(args[0], names))
+		return nil, nil, noWork(args[0], names)
 	case e.project.Dir == "":
 		return nil, nil, usagef("this directory is no project: name a work; croft work list --all lists them")
 	case len(own) == 0:
@@ -76,7 +76,8 @@ func (a *command) findWork(ctx context.Context, c workspaces, e *workEnv, args [
 
 // noWorks is the error for a project without works.
 func noWorks(e *workEnv) error {
-	return fmt.Errorf("work: %w: the project %s has no work; croft work list --all lists those of other projects", fault.NotFound, printable(e.project.Dir))
+	return fault.Advise(fmt.Errorf("work: %w: the project %s has no work", fault.NotFound, printable(e.project.Dir)),
+		"croft work list --all lists those of other projects")
 }
 
 // withWork runs f with the work that the arguments name.
@@ -97,10 +98,11 @@ func (a *command) withWork(ctx context.Context, args []string, f func(c workspac
 // dir returns the directory of the work's project.
 func (w *workOf) dir() (string, error) {
 	if w.project == "" {
-		return "", fmt.Errorf("work %s: %w: its project is not known any more; name a directory with --into", w.Name, fault.NotFound)
+		return "", fault.Advise(fmt.Errorf("work %s: %w: its project is not known any more", w.Name, fault.NotFound),
+			"name a directory with --into")
 	}
 	if info, err := os.Stat(w.project); err != nil || !info.IsDir() {
-		return "", fmt.Errorf("work %s: %w: its project %s was removed; the work is unchanged: name a directory with --into", w.Name, fault.NotFound, printable(w.project))
+		return "", fault.Advise(fmt.Errorf("work %s: %w: its project %s was removed; the work is unchanged", w.Name, fault.NotFound, printable(w.project)), "name a directory with --into")
 	}
 	return w.project, nil
 }
@@ -122,4 +124,9 @@ func pathsIn(dir string, paths []string) ([]string, error) {
 		list = append(list, filepath.ToSlash(rel))
 	}
 	return list, nil
+}
+
+// noWork is the error for a name that no work has.
+func noWork(name string, names []string) error {
+	return say(fmt.Errorf("work %q: %w%s", name, fault.NotFound, suggest.Hint(name, names)), "croft work list --all lists the works")
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/daemon/work"
-	"github.com/croft-run/croft/internal/suggest"
 	"github.com/croft-run/croft/provider/local"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace"
@@ -191,7 +190,8 @@ func (a *command) workAttach(ctx context.Context, opts workAttachOptions, args [
 		}
 		agent := work.FindAgent(w.Labels[work.AgentLabel])
 		if agent == nil {
-			return fmt.Errorf("work %s: %w: its command has ended; croft work shell %s opens a shell in it", w.Name, fault.WrongState, w.Name)
+			return fault.Advise(fmt.Errorf("work %s: %w: its command has ended", w.Name, fault.WrongState),
+				"croft work shell %s opens a shell in it", w.Name)
 		}
 		dir, err := w.dir()
 		if err != nil {
@@ -296,7 +296,7 @@ func (a *command) workShellCommand() *cobra.Command {
 // noMore refuses a first argument that names no work.
 func noMore(rest []string) error {
 	if len(rest) > 0 {
-		return fmt.Errorf("work %q: %w; croft work list lists them", rest[0], fault.NotFound)
+		return fault.Advise(fmt.Errorf("work %q: %w", rest[0], fault.NotFound), "croft work list lists them")
 	}
 	return nil
 }
@@ -394,7 +394,7 @@ func (a *command) chosenWorks(ctx context.Context, c workspaces, e *workEnv, all
 	}
 	for _, arg := range args {
 		if !slices.ContainsFunc(list, func(ws client.Workspace) bool { return ws.Name == arg || ws.ID == arg }) {
-			return nil, fmt.Errorf("work %q: %w%s", arg, fault.NotFound, suggest.Hint(arg, known))
+			return nil, noWork(arg, known)
 		}
 	}
 	if all && len(names) == 0 {

@@ -410,7 +410,8 @@ func testCommand(ctx context.Context, c workspaces, id string) (driver.Command, 
 		argv = one.Test.Whole
 	}
 	if len(argv) == 0 {
-		return driver.Command{}, fmt.Errorf("test: %w: no command that tests the project was found; give one with --test", fault.NotFound)
+		return driver.Command{}, fault.Advise(fmt.Errorf("test: %w: no command that tests the project was found", fault.NotFound),
+			"give one with --test")
 	}
 	return driver.Command{Argv: argv, Dir: one.Test.Dir}, nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -43,7 +44,7 @@ func (a *command) wsCat(ctx context.Context, opts wsCatOptions) error {
 	return a.withWorkspace(ctx, opts.name, func(ws *workspace.Workspace) error {
 		body, info, err := ws.Read(ctx, opts.path, &opts.read)
 		if err != nil {
-			return err
+			return sayOf(fault.NotFound, err, listFiles)
 		}
 		defer body.Close()
 		if !a.json {

@@ -146,7 +146,7 @@ func (a *command) beginCheckpoint(ctx context.Context, c workspaces, ws *workspa
 // startDetached starts a background session and prints its id.
 func (a *command) startDetached(ctx context.Context, ws *workspace.Workspace, cmd driver.Command, tty bool) error {
 	if a.endsWithUs(ws) {
-		return fmt.Errorf("--detach: %w: commands of this workspace end with the program that starts them, here at once; leave out --detach, or let a server start it: croft up, and --server", fault.Unsupported)
+		return fault.Advise(fmt.Errorf("--detach: %w: commands of this workspace end with the program that starts them, here at once", fault.Unsupported), "leave out --detach, or let a server start it: croft up, and --server")
 	}
 	cmd.Detached = true
 	if tty {

@@ -82,7 +82,7 @@ func (g *getter) get(ctx context.Context) error {
 	}
 	switch {
 	case info.Type == driver.TypeDir && g.opts.dest == "-":
-		return fmt.Errorf("%s: %w: it is a directory; give a destination instead of -", g.opts.path, fault.InvalidArgument)
+		return fault.Advise(fmt.Errorf("%s: %w: it is a directory", g.opts.path, fault.InvalidArgument), "give a destination instead of -")
 	case info.Type == driver.TypeDir:
 		return g.getTree(ctx, info)
 	case g.opts.dest == "-":

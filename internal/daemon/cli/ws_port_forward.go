@@ -63,7 +63,7 @@ func (a *command) forwardPort(ctx context.Context, ws *workspace.Workspace, loca
 	}
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(local)))
 	if err != nil {
-		return fmt.Errorf("listen on port %d: %w: %w; choose another one with LOCAL:PORT", local, fault.Unavailable, err)
+		return fault.Advise(fmt.Errorf("listen on port %d: %w: %w", local, fault.Unavailable, err), "choose another one with LOCAL:PORT")
 	}
 	var forwards sync.WaitGroup
 	defer forwards.Wait()

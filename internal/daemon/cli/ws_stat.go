@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -21,7 +22,7 @@ func (a *command) wsStatCommand() *cobra.Command {
 			return a.withWorkspace(ctx, args[0], func(ws *workspace.Workspace) error {
 				info, err := ws.Stat(ctx, args[1], &opts)
 				if err != nil {
-					return err
+					return sayOf(fault.NotFound, err, listFiles)
 				}
 				return a.printAnswer(info, func(w io.Writer) error { return writeTable(w, statRows(info)) })
 			})

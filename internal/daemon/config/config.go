@@ -372,8 +372,8 @@ func (c *Config) Policy(name string) (driver.Policy, error) {
 		name = c.Defaults.Policy
 	}
 	if _, ok := c.Policies[name]; !ok {
-		return driver.Policy{}, fmt.Errorf("config: policy %.80q: %w: the policies are %s; croft.yaml defines them",
-			name, fault.NotFound, strings.Join(slices.Sorted(maps.Keys(c.Policies)), ", "))
+		return driver.Policy{}, fault.Advise(fmt.Errorf("config: policy %.80q: %w", name, fault.NotFound),
+			"the policies are %s; croft.yaml defines them", strings.Join(slices.Sorted(maps.Keys(c.Policies)), ", "))
 	}
 	p, err := c.flattenPolicy(name, nil)
 	if err != nil {

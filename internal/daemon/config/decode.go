@@ -49,7 +49,7 @@ func (c *Config) decode(data []byte) error {
 	case errors.Is(err, strictyaml.ErrEmpty):
 		return c.keyErrorAt(strictyaml.Position{}, "", "%v; it begins with version: %d", err, Version)
 	case errors.As(err, &bad):
-		return c.keyErrorAt(bad.At, "", "%s", bad.Text)
+		return fault.Advise(c.keyErrorAt(bad.At, "", "%s", bad.Text), "mend the line, or see the keys: croft config schema")
 	}
 	return c.decodeValue(reflect.ValueOf(c).Elem(), n, "")
 }
@@ -137,7 +137,7 @@ func (c *Config) decodeStruct(v reflect.Value, n ast.Node, path string) error {
 	err := c.eachPair(pairs, path, func(key, at string, p *ast.MappingValueNode) error {
 		i := slices.IndexFunc(fields, func(f field) bool { return f.key == key })
 		if i < 0 {
-			return c.keyErrorAt(strictyaml.At(p.Key), "", "unknown key %q; allowed are %s", at, keysOf(fields))
+			return fault.Advise(c.keyErrorAt(strictyaml.At(p.Key), "", "unknown key %q", at), "allowed are %s", keysOf(fields))
 		}
 		required = slices.DeleteFunc(required, func(f field) bool { return f.key == key })
 		return c.decodeValue(v.FieldByIndex(fields[i].index), p.Value, at)
@@ -164,7 +164,7 @@ func (c *Config) decodeMap(v reflect.Value, n ast.Node, path string) error {
 		if l, ok := elem.Addr().Interface().(*Limit); ok {
 			r, known := driver.Resource(key).Info()
 			if !known {
-				return c.keyErrorAt(strictyaml.At(p.Key), "", "unknown key %q; allowed are %s", at, driver.ResourceNames())
+				return fault.Advise(c.keyErrorAt(strictyaml.At(p.Key), "", "unknown key %q", at), "allowed are %s", driver.ResourceNames())
 			}
 			l.Max.Unit = r.Unit
 		}

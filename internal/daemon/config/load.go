@@ -58,7 +58,8 @@ func checkExists(path, origin string) error {
 	_, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("config: %s %s: %w: there is no such file", origin, path, fault.NotFound)
+		return fault.Advise(fmt.Errorf("config: %s %s: %w: there is no such file", origin, path, fault.NotFound),
+			"croft config print writes a configuration with all defaults, to begin with")
 	case err != nil:
 		return fmt.Errorf("config: %s: %w", origin, err)
 	}

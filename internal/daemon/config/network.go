@@ -198,7 +198,8 @@ func (r *NetRule) shorthand(text string) error {
 // ParseNetRule reads HOST, HOST:PORT or @NAME. An IPv6 address with a port is [ADDR]:PORT.
 func ParseNetRule(s string) (driver.NetRule, error) {
 	if scheme, _, ok := strings.Cut(s, "://"); ok {
-		return driver.NetRule{}, fmt.Errorf("%q: %w: it is not HOST or HOST:PORT: leave out %s:// and what comes after the host", s, fault.InvalidArgument, scheme)
+		return driver.NetRule{}, fault.Advise(fmt.Errorf("%q: %w: it is not HOST or HOST:PORT", s, fault.InvalidArgument),
+			"leave out %s:// and what comes after the host", scheme)
 	}
 	if name, named := strings.CutPrefix(s, "@"); named {
 		if !validName.MatchString(name) {

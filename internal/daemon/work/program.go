@@ -46,7 +46,8 @@ func (s *Start) findProgram(a *Agent, u User) (string, error) {
 func (a *Agent) lookProgram(u User) (string, error) {
 	file := lookPath(a.Program, u.Env("PATH"))
 	if file == "" {
-		return "", fmt.Errorf("work: %s: %w: no program %s in PATH (%s); install it with: %s", a.Name, fault.NotFound, a.Program, u.Env("PATH"), a.Install)
+		return "", fault.Advise(fmt.Errorf("work: %s: %w: no program %s in PATH (%s)", a.Name, fault.NotFound, a.Program, u.Env("PATH")),
+			"install it with: %s", a.Install)
 	}
 	return file, nil
 }
@@ -127,7 +128,8 @@ func (s *Start) show(dir string, u User) error {
 		return nil
 	}
 	if isBelow(u.Home, dir) || isBelow(s.Dir, dir) {
-		return fmt.Errorf("%w: to show it, all of %s would be shown; install it in a directory of its own", fault.Unsupported, dir)
+		return fault.Advise(fmt.Errorf("%w: to show it, all of %s would be shown", fault.Unsupported, dir),
+			"install it in a directory of its own")
 	}
 	s.ReadOnly = Add(s.ReadOnly, dir)
 	return nil

@@ -64,8 +64,13 @@ func (r *Refusal) Error() string {
 	return fmt.Sprintf("cmdpolicy: %s: %s", quoteSubject(r.Subject), r.Text)
 }
 
-// Unwrap returns the code.
-func (r *Refusal) Unwrap() error { return r.Code }
+// Unwrap returns the code, with a hint.
+func (r *Refusal) Unwrap() error {
+	if name, ok := strings.CutPrefix(r.Text, TextDenied); ok {
+		return fault.WithHint(r.Code, fault.HintDenied, strings.Trim(name, ` "`))
+	}
+	return r.Code
+}
 
 func newRefusal(rule Rule, code fault.Code, text, subject string) *Refusal {
 	return &Refusal{Rule: rule, Code: code, Text: text, Subject: subject}

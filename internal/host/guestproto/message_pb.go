@@ -12,6 +12,9 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
+// maxHints bounds the hints of an error from a guest, and the arguments of one.
+const maxHints = 8
+
 // Sizes that keep every message well below what ttrpc carries (4 MiB).
 const (
 	MaxChunk  = 256 << 10 // of a file, a log or standard input
@@ -20,10 +23,16 @@ const (
 
 // ToStatus encodes an error, with its code, as the status of a ttrpc call.
 func ToStatus(err error) error {
-	w := fault.Encode(err)
-	st, serr := status.New(codes.Unknown, "").WithDetails(&guestpb.Error{
-		Code: w.Code, Kind: w.Kind, Message: strings.ToValidUTF8(w.Message, "?"), Cause: w.Cause, Transient: w.Transient,
-	})
+	w, valid := fault.Encode(err), func(s string) string { return strings.ToValidUTF8(s, "?") }
+	detail := &guestpb.Error{Code: w.Code, Kind: w.Kind, Message: valid(w.Message), Cause: w.Cause, Transient: w.Transient}
+	for _, h := range w.Hints {
+		hint := &guestpb.Hint{Kind: string(h.Kind), Text: valid(h.Text)}
+		for _, arg := range h.Args {
+			hint.Args = append(hint.Args, valid(arg))
+		}
+		detail.Hints = append(detail.Hints, hint)
+	}
+	st, serr := status.New(codes.Unknown, "").WithDetails(detail)
 	if serr != nil {
 		return err
 	}
@@ -39,7 +48,15 @@ func FromStatus(err error) error {
 	}
 	for _, detail := range st.Details() {
 		if e, ok := detail.(*guestpb.Error); ok && e.Code != "" {
-			return fault.Wire{Code: e.Code, Kind: e.Kind, Message: Truncate(e.Message, 4096), Cause: Truncate(e.Cause, 64), Transient: e.Transient}.Err()
+			w := fault.Wire{Code: e.Code, Kind: e.Kind, Message: Truncate(e.Message, 4096), Cause: Truncate(e.Cause, 64), Transient: e.Transient}
+			for _, h := range e.Hints[:min(len(e.Hints), maxHints)] {
+				hint := fault.Hint{Kind: fault.HintKind(Truncate(h.Kind, 64)), Text: Truncate(h.Text, 4096)}
+				for _, arg := range h.Args[:min(len(h.Args), maxHints)] {
+					hint.Args = append(hint.Args, Truncate(arg, 1024))
+				}
+				w.Hints = append(w.Hints, hint)
+			}
+			return w.Err()
 		}
 	}
 	return nil

@@ -87,7 +87,7 @@ func (m *Manager) workDir(name string) (string, error) {
 		return "", fmt.Errorf("process: directory %s: %w: %w", name, errorCode(err), syscallErr(err))
 	}
 	if !info.IsDir() {
-		return "", fmt.Errorf("process: directory %s: %w: not a directory", name, fault.InvalidArgument)
+		return "", fault.Advise(fmt.Errorf("process: directory %s: %w: not a directory", name, fault.InvalidArgument), "give a directory, not a file")
 	}
 	return dir, nil
 }
@@ -121,7 +121,7 @@ func lookPath(program, dir, path string) (string, error) {
 			full = filepath.Join(dir, program)
 		}
 		if err := checkExecutable(full); err != nil {
-			return "", fmt.Errorf("process: program %q: %w", program, err)
+			return "", fault.WithHint(fmt.Errorf("process: program %q: %w", program, err), fault.HintProgram, program)
 		}
 		return full, nil
 	}
@@ -142,7 +142,7 @@ func lookPath(program, dir, path string) (string, error) {
 	if other == nil {
 		other = fmt.Errorf("%w: not in PATH (%s)", fault.NotFound, path)
 	}
-	return "", fmt.Errorf("process: program %q: %w", program, other)
+	return "", fault.WithHint(fmt.Errorf("process: program %q: %w", program, other), fault.HintProgram, program)
 }
 
 // checkExecutable checks what execve would refuse, to report it before a child is started.

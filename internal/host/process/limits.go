@@ -36,8 +36,8 @@ func (m *Manager) applyLimits(spec *Spec, cmd *driver.Command) (time.Duration, e
 	for _, r := range driver.Resources {
 		done := r.Name == driver.ResourceWall || r.Name == driver.ResourceOpenFiles || spec.Group != nil && limitedByGroup(r.Name)
 		if l := cmd.Limits[r.Name]; !done && l.Max > 0 && !l.BestEffort {
-			return 0, fmt.Errorf("process: limit %s: %w: not enforced per command here (to go on without this limit: --best-effort, or bestEffort of the limit in croft.yaml and in requests)",
-				r.Name, fault.Unsupported)
+			err := fmt.Errorf("process: limit %s: %w: not enforced per command here", r.Name, fault.Unsupported)
+			return 0, fault.WithHint(err, fault.HintBestEffort)
 		}
 	}
 	return wall, rl.wrapInShell(spec)

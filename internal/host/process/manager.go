@@ -142,7 +142,7 @@ func (m *Manager) Attach(_ context.Context, id string) (*driver.Session, error) 
 	ok = ok && s.ready
 	m.mu.Unlock()
 	if !ok {
-		return nil, fmt.Errorf("session %.40q: %w: no session with this id runs or has ended recently; \"croft ws ps\" lists the sessions", id, fault.NotFound)
+		return nil, fault.WithHint(fmt.Errorf("session %.40q: %w: no session with this id runs or has ended recently", id, fault.NotFound), fault.HintList, "sessions")
 	}
 	return s.driverSession(), nil
 }

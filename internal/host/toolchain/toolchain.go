@@ -125,7 +125,8 @@ func selectProfiles(names []string) (map[string]bool, error) {
 			}
 		case i < 0:
 			known := append(Names(), Auto, None)
-			return nil, fmt.Errorf("toolchain %.40q: %w: the toolchains are %s%s", name, fault.InvalidArgument, strings.Join(known, ", "), suggest.Hint(name, known))
+			return nil, fault.Advise(fmt.Errorf("toolchain %.40q: %w", name, fault.InvalidArgument),
+				"the toolchains are %s%s", strings.Join(known, ", "), suggest.Hint(name, known))
 		default:
 			wanted[name] = true
 			for _, other := range profiles[i].with {

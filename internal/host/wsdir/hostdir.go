@@ -36,7 +36,8 @@ func (m *State) hasValidDir() bool {
 }
 
 // errForbiddenDir refuses a directory that may not be a workspace.
-var errForbiddenDir = fmt.Errorf("%w: it contains or belongs to other workspaces or the data of Croft; choose another directory", fault.InvalidArgument)
+var errForbiddenDir = fault.Advise(fmt.Errorf("%w: it contains or belongs to other workspaces or the data of Croft", fault.InvalidArgument),
+	"choose another directory")
 
 // CheckHost checks a directory of the host that a workspace is to use, and returns its path
 // without symlinks.
@@ -97,9 +98,10 @@ func (s *Store) checkRoots(real string) error {
 		}
 	}
 	if len(s.roots) == 0 {
-		return fmt.Errorf("%w: no directory of this host may be used; list the allowed ones under hostRoots in croft.yaml", fault.PermissionDenied)
+		return fault.WithHint(fmt.Errorf("%w: no directory of this host may be used", fault.PermissionDenied), fault.HintSetting, "host roots")
 	}
-	return fmt.Errorf("%w: it is in none of the allowed directories: %s; hostRoots in croft.yaml lists them", fault.PermissionDenied, strings.Join(s.roots, ", "))
+	err := fmt.Errorf("%w: it is in none of the allowed directories: %s", fault.PermissionDenied, strings.Join(s.roots, ", "))
+	return fault.WithHint(err, fault.HintSetting, "host roots")
 }
 
 // checkDir checks a directory to be used in place, and returns its path without symlinks
@@ -132,13 +134,13 @@ func resolveDir(dir string) (real string, line []files.Identity, err error) {
 	}
 	info, err := os.Stat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil, fmt.Errorf("%w: Workspace path does not exist: %s", fault.NotFound, dir)
+		return "", nil, fault.Advise(fmt.Errorf("%w: Workspace path does not exist: %s", fault.NotFound, dir), "give a directory that exists")
 	}
 	if err != nil {
 		return "", nil, fmt.Errorf("directory %q: %w: %w", dir, fault.Of(err), err)
 	}
 	if !info.IsDir() {
-		return "", nil, fmt.Errorf("%w: Workspace path is not a directory: %s", fault.InvalidArgument, dir)
+		return "", nil, fault.Advise(fmt.Errorf("%w: Workspace path is not a directory: %s", fault.InvalidArgument, dir), "give a directory, not a file")
 	}
 	if real, err = filepath.EvalSymlinks(dir); err != nil {
 		return "", nil, err

@@ -111,7 +111,8 @@ func (d Dir) unreadable(reason error) error {
 	if errors.As(reason, &failed) {
 		reason = failed.Err // the path is named already
 	}
-	return fault.WithCause(fmt.Errorf("%w: the state file %s of the workspace can't be used: %w", fault.Failed, d.statePath(), reason), fault.CauseCorrupt)
+	err := fmt.Errorf("%w: the state file %s of the workspace can't be used: %w", fault.Failed, d.statePath(), reason)
+	return fault.WithCause(fault.Advise(err, "restore this file; the files of the workspace are kept"), fault.CauseCorrupt)
 }
 
 // Update changes the state under the exclusive flock: no other process changes the state,

@@ -91,7 +91,8 @@ func (c *networkConfig) check() error {
 	}
 	switch {
 	case given(c.EgressProxy):
-		return unsupported("network.egressProxy", "sandboxes reach the network through this server's own proxy; the operator can set another one behind it (network.proxy of croft.yaml)")
+		err := unsupported("network.egressProxy", "sandboxes reach the network through this server's own proxy; the operator can set another one behind it")
+		return fault.WithHint(err, fault.HintSetting, "proxy")
 	case len(c.HTTPSPorts) > 0:
 		return unsupported("network.httpsPorts", "this server connects to programs in a sandbox without TLS; let the program listen for plain HTTP")
 	case strings.ContainsAny(c.MaskRequestHost, "\r\n\x00 "):

@@ -62,7 +62,8 @@ func (s *Server) getSecret(r *http.Request) (answer, error) {
 }
 
 func changeSecret(*http.Request) (answer, error) {
-	return answer{}, unsupported("change of secrets", "this server takes no secrets over E2B's API; the operator sets them as environment variables or files (secrets and tenants.NAME.secrets of croft.yaml)")
+	err := unsupported("change of secrets", "this server takes no secrets over E2B's API; the operator sets them as environment variables or files")
+	return answer{}, fault.WithHint(err, fault.HintSetting, "secrets")
 }
 
 // bearerSecret is the value of a header that a credential of the proxy sends.

@@ -21,6 +21,7 @@ import (
 	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/keylock"
+	"github.com/croft-run/croft/internal/server/advice"
 	"github.com/croft-run/croft/internal/server/e2b/envd"
 	"github.com/croft-run/croft/internal/server/httpguard"
 	"github.com/croft-run/croft/internal/server/httplog"
@@ -317,7 +318,7 @@ func (e *statusError) Unwrap() error { return e.error }
 
 // newProblem converts an error for the client.
 func newProblem(err error) problem {
-	p := problem{Code: fault.Of(err).Status(), Message: fault.Encode(err).Message}
+	p := problem{Code: fault.Of(err).Status(), Message: advice.Encode(err).Message}
 	if special := new(statusError); errors.As(err, &special) {
 		p.Code = special.status
 	}

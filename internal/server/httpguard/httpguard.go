@@ -69,7 +69,8 @@ func (g Guard) CheckHost(hostport string) error {
 	if len(g.Hosts) > 0 {
 		names = fmt.Sprintf(", and the names %q", g.Hosts)
 	}
-	return fmt.Errorf("host %q: %w: this server accepts localhost and addresses%s; add a name with --host, or with server.hosts in croft.yaml", host, fault.PermissionDenied, names)
+	err := fmt.Errorf("host %q: %w: this server accepts localhost and addresses%s", host, fault.PermissionDenied, names)
+	return fault.WithHint(err, fault.HintSetting, "hosts")
 }
 
 // CheckOrigin refuses requests of web pages of another origin.
@@ -184,7 +185,9 @@ func (g Guard) principal(ctx context.Context, text string) (auth.Principal, erro
 	case g.Keys != nil && strings.HasPrefix(text, auth.Prefix):
 		return g.Keys.Authenticate(ctx, text)
 	}
-	return auth.Principal{}, fmt.Errorf("request: %w: wrong token: it is neither the token of the server, which croft up prints, nor an API key, %s and 40 hexadecimal digits; give a key of this server: croft key create makes one on its host", fault.Unauthenticated, auth.Prefix)
+	err := fmt.Errorf("request: %w: wrong token: it is neither the token of the server nor an API key, %s and 40 hexadecimal digits",
+		fault.Unauthenticated, auth.Prefix)
+	return auth.Principal{}, fault.WithHint(err, fault.HintKey)
 }
 
 // A Call is a call that may change something, for Audit.

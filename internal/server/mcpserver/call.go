@@ -14,6 +14,7 @@ import (
 
 	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/server/advice"
 	"github.com/croft-run/croft/internal/server/httpguard"
 	"github.com/croft-run/croft/tool"
 )
@@ -108,6 +109,7 @@ func toolResult(res tool.Result, err error) (*mcp.CallToolResult, error) {
 	code := fault.Of(err)
 	wire := fault.Encode(err)
 	wire.Message = tool.ErrorText(err)
+	advice.Append(&wire)
 	if !code.ToolError() {
 		data, merr := json.Marshal(wire)
 		if merr != nil {

@@ -48,7 +48,8 @@ func ParseToolset(s string) (Toolset, error) {
 	case Default, Full, CodeGen, Workspace, Both:
 		return t, nil
 	}
-	return "", fmt.Errorf("mcpserver: toolset %q: %w: give default, full, codegen, workspace or both", s, fault.InvalidArgument)
+	return "", fault.Advise(fmt.Errorf("mcpserver: toolset %q: %w", s, fault.InvalidArgument),
+		"give default, full, codegen, workspace or both")
 }
 
 // ChooseTools returns a toolset of these tools alone. Names that no tool has are ignored.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/server/advice"
 	"github.com/croft-run/croft/internal/server/httpguard"
 	"github.com/croft-run/croft/tool"
 )
@@ -229,7 +230,7 @@ func Guard(h http.Handler, token string, hosts []string) http.Handler {
 
 // Missing answers requests for unknown routes.
 func Missing(w http.ResponseWriter, r *http.Request) {
-	writeError(w, fmt.Errorf("route %.100q: %w: the routes are %s and %s", r.URL.Path, fault.NotFound, Path, SSEPath))
+	writeError(w, fault.Advise(fmt.Errorf("route %.100q: %w", r.URL.Path, fault.NotFound), "the routes are %s and %s", Path, SSEPath))
 }
 
 // writeError writes an error answer.
@@ -239,5 +240,5 @@ func writeError(w http.ResponseWriter, err error) {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
 	w.WriteHeader(fault.Of(err).Status())
-	_ = json.NewEncoder(w).Encode(map[string]fault.Wire{"error": fault.Encode(err)}) // the client is gone
+	_ = json.NewEncoder(w).Encode(map[string]fault.Wire{"error": advice.Encode(err)}) // the client is gone
 }

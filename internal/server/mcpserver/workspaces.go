@@ -16,7 +16,7 @@ import (
 // absolute paths by name. Without both it is the current directory.
 func ParseWorkspaces(one, many string) (map[string]string, error) {
 	if one != "" && many != "" {
-		return nil, fmt.Errorf("--dir %q and --dirs %q are mutually exclusive; use one: %w", one, many, fault.InvalidArgument)
+		return nil, fmt.Errorf("one directory %q and several %q are mutually exclusive; use one: %w", one, many, fault.InvalidArgument)
 	}
 	if many == "" {
 		return singleWorkspace(one)
@@ -95,11 +95,11 @@ func resolveDir(dir string) (string, error) {
 	info, err := os.Stat(abs)
 	switch {
 	case os.IsNotExist(err):
-		return "", tool.Errorf(fault.NotFound, "Workspace path does not exist: %s", abs)
+		return "", fault.Advise(tool.Errorf(fault.NotFound, "Workspace path does not exist: %s", abs), "give a directory that exists")
 	case err != nil:
 		return "", fmt.Errorf("mcpserver: directory %s: %w", abs, err)
 	case !info.IsDir():
-		return "", tool.Errorf(fault.InvalidArgument, "Workspace path is not a directory: %s", abs)
+		return "", fault.Advise(tool.Errorf(fault.InvalidArgument, "Workspace path is not a directory: %s", abs), "give a directory, not a file")
 	}
 	return abs, nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/server/advice"
 	"github.com/croft-run/croft/internal/server/httpguard"
 	"github.com/croft-run/croft/internal/server/httplog"
 )
@@ -192,7 +193,7 @@ func (s *Server) writeError(w http.ResponseWriter, err error) {
 	if code == fault.Internal || fault.IsPrivate(err) {
 		s.cfg.Log.Error("request failed", "request", w.Header().Get(httplog.Header), "error", err)
 	}
-	writeJSON(w, code.Status(), map[string]fault.Wire{"error": fault.Encode(err)})
+	writeJSON(w, code.Status(), map[string]fault.Wire{"error": advice.Encode(err)})
 }
 
 func writeJSON(w http.ResponseWriter, status int, v any) {

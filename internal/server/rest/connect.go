@@ -14,6 +14,7 @@ import (
 
 	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/server/advice"
 	"github.com/croft-run/croft/internal/server/httpguard"
 	"github.com/croft-run/croft/internal/shellwire"
 	"github.com/croft-run/croft/workspace"
@@ -108,12 +109,12 @@ func (x *exchange) serve(ctx context.Context) {
 	x.live = live
 	first, err := x.readRequest()
 	if err != nil {
-		x.sendWireError(fault.Encode(err))
+		x.sendWireError(advice.Encode(err))
 		return
 	}
 	cmd, err := x.buildCommand(first)
 	if err != nil {
-		x.sendWireError(fault.Encode(err))
+		x.sendWireError(advice.Encode(err))
 		return
 	}
 	received := make(chan struct{})

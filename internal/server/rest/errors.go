@@ -14,6 +14,7 @@ import (
 
 	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/server/advice"
 	"github.com/croft-run/croft/internal/server/httplog"
 )
 
@@ -43,7 +44,7 @@ func (p *Problem) Error() string { return p.Wire.Message }
 // newProblem converts an error for the client. One whose text is not for clients is logged; the
 // operator has it in the answer, too.
 func (s *Server) newProblem(ctx context.Context, r requestInfo, err error) *Problem {
-	p := &Problem{Wire: fault.Encode(err)}
+	p := &Problem{Wire: advice.Encode(err)}
 	switch {
 	case fault.Of(err) == fault.Internal:
 		s.log.Error("internal error", "request", httplog.ID(ctx), "method", r.method, "path", r.path, "error", err)

@@ -24,7 +24,7 @@ type Evals interface {
 func (s *Server) evalRoutes() {
 	const all, one = "/v1/evals", "/v1/evals/{run}"
 	handle(s, s.op(http.MethodGet, all, "list-evals", "Runs of evaluations, newest first, and the suites that can be started; a key of a tenant sees none"), s.listEvals)
-	handle(s, operatorOnly(s.op(http.MethodPost, all, "start-eval", "Start a run of a configured suite, as croft eval run does")), s.startEval)
+	handle(s, operatorOnly(s.op(http.MethodPost, all, "start-eval", "Start a run of a configured suite, as on the command line")), s.startEval)
 	handle(s, s.op(http.MethodGet, all+"/compare", "compare-evals", "Two runs side by side: pass rates, tokens, time and cost with confidence intervals"), s.compareEvals)
 	handle(s, s.op(http.MethodGet, one, "show-eval", "One run as a matrix of cases x runners"), s.showEval)
 	handle(s, s.op(http.MethodGet, one+"/execution", "show-eval-execution", "One session of one case on one runner: transcript, tool calls, commands, changes, and why it failed"), s.showEvalExecution)

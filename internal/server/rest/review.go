@@ -26,7 +26,7 @@ func (s *Server) reviewRoutes() {
 	onWorkspace(s, patch, s.writePatch)
 	onWorkspace(s, s.op(http.MethodPost, onePath+"/revert", "revert", "Take changes of a workspace back, by file or by hunk, after a snapshot"), s.revertChanges)
 	onWorkspace(s, operatorOnly(s.op(http.MethodPost, onePath+"/apply-to-host", "apply-to-host", "Merge the changes of a workspace into a directory of the server's host, all or nothing")), s.applyToHost)
-	handle(s, operatorOnly(s.op(http.MethodGet, "/v1/host-roots", "list-host-roots", "The directories of the host to which changes may be applied: hostRoots of croft.yaml")), s.listHostRoots)
+	handle(s, operatorOnly(s.op(http.MethodGet, "/v1/host-roots", "list-host-roots", "The directories of the host to which changes may be applied, which the operator lists")), s.listHostRoots)
 }
 
 type patchInput struct {
@@ -156,7 +156,8 @@ func (s *Server) applyToHost(ctx context.Context, ws *workspace.Workspace, in *h
 func (s *Server) checkHostDir(dir string) (string, error) {
 	roots := s.hostRoots()
 	if len(roots) == 0 {
-		return "", fmt.Errorf("directory %.200q: %w: no directory of this host is configured; list those that changes may be applied to under hostRoots in croft.yaml", dir, fault.PermissionDenied)
+		err := fmt.Errorf("directory %.200q: %w: no directory of this host is configured", dir, fault.PermissionDenied)
+		return "", fault.WithHint(err, fault.HintSetting, "host roots")
 	}
 	if !filepath.IsAbs(dir) {
 		return "", badParameter("dir", "%.200q is not an absolute path", dir)
@@ -170,7 +171,8 @@ func (s *Server) checkHostDir(dir string) (string, error) {
 		return err == nil && paths.Inside(root, real)
 	}
 	if !slices.ContainsFunc(roots, inside) {
-		return "", fmt.Errorf("directory %.200q: %w: it is in none of the configured directories: %s (hostRoots in croft.yaml)", dir, fault.PermissionDenied, strings.Join(roots, ", "))
+		err := fmt.Errorf("directory %.200q: %w: it is in none of the configured directories: %s", dir, fault.PermissionDenied, strings.Join(roots, ", "))
+		return "", fault.WithHint(err, fault.HintSetting, "host roots")
 	}
 	if data, err := filepath.EvalSymlinks(s.cfg.Host.Forbidden); err == nil && (paths.Inside(data, real) || paths.Inside(real, data)) {
 		return "", fmt.Errorf("directory %.200q: %w: it overlaps Croft's data directory", dir, fault.PermissionDenied)

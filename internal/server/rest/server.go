@@ -251,7 +251,7 @@ func (s *Server) humaConfig() huma.Config {
 	cfg.Formats = map[string]huma.Format{"application/json": strict, "json": strict}
 	cfg.Transformers = []huma.Transformer{s.transformError}
 	cfg.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
-		"token": {Type: "http", Scheme: "bearer", Description: "an API key, or the token that croft up prints"},
+		"token": {Type: "http", Scheme: "bearer", Description: "an API key, or the token of the server"},
 		"key":   {Type: "apiKey", In: "header", Name: httpguard.KeyHeader, Description: "the same, as the E2B SDKs send it"},
 	}
 	cfg.Security = securityOf(string(auth.Read))

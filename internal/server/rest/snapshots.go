@@ -176,7 +176,7 @@ func forkedFrom(ctx context.Context, ws *workspace.Workspace, f *Fork) (driver.S
 		return i.ID == f.Snapshot || i.Name == f.Snapshot && i.Workspace == ws.ID()
 	})
 	if at < 0 {
-		return driver.SnapshotInfo{}, fmt.Errorf("snapshot %q: %w: no snapshot has this id, or this name in the workspace", f.Snapshot, fault.NotFound)
+		return driver.SnapshotInfo{}, fault.WithHint(fmt.Errorf("snapshot %q: %w: no snapshot has this id, or this name in the workspace", f.Snapshot, fault.NotFound), fault.HintList, "snapshots")
 	}
 	return list[at], nil
 }

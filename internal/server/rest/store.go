@@ -164,7 +164,8 @@ func (s *Server) storeDelete(ctx context.Context, in *storeDeleteInput) (*none, 
 		return nil, err
 	}
 	if m != nil && m.Labels[snapshot.TemplateLabel] != "" {
-		return nil, fmt.Errorf("snapshot %s: %w: it is the template %s; delete it with croft template rm", in.Snapshot, fault.WrongState, m.Labels[snapshot.TemplateLabel])
+		err := fmt.Errorf("snapshot %s: %w: it is the template %s", in.Snapshot, fault.WrongState, m.Labels[snapshot.TemplateLabel])
+		return nil, fault.Advise(err, "delete the template")
 	}
 	needed, err := s.originSnapshots(ctx)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/profile"
+	"github.com/croft-run/croft/internal/server/advice"
 	"github.com/croft-run/croft/registry"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
@@ -106,7 +107,8 @@ func (s *Server) showReady(ctx context.Context, _ *none) (*readyAnswer, error) {
 // showMetrics answers with the metrics of all tenants together.
 func (s *Server) showMetrics(w http.ResponseWriter, r *http.Request) {
 	if p, _ := auth.From(r.Context()); p.Tenant != "" {
-		s.writeError(w, r, fmt.Errorf("metrics: %w: they show the whole server; use the server's token, or a key without a tenant (croft key create --scope read)", fault.PermissionDenied))
+		s.writeError(w, r, fault.Advise(fmt.Errorf("metrics: %w: they show the whole server", fault.PermissionDenied),
+			"use the server's token, or a key without a tenant"))
 		return
 	}
 	s.cfg.Metrics.ServeHTTP(w, r)
@@ -198,7 +200,7 @@ func (s *Server) listProviders(ctx context.Context, _ *none) (*body[Providers], 
 		}
 		row := Provider{Kind: kind}
 		if traits, err := p.Probe(ctx); err != nil {
-			wire := fault.Encode(err)
+			wire := advice.Encode(err)
 			row.Error = &wire
 		} else {
 			row.Traits = &traits
@@ -235,7 +237,7 @@ func (s *Server) listWorkspaces(ctx context.Context, in *listInput) (*body[Works
 	filter := registry.Filter{Owner: in.Owner, Kind: in.Kind, Labels: labels}
 	if in.State != "" {
 		if !slices.Contains(registry.States(), registry.State(in.State)) {
-			return nil, badParameter("state", "%q is none of %v", in.State, registry.States())
+			return nil, fault.Advise(badParameter("state", "%q is no state", in.State), "the states are %v", registry.States())
 		}
 		filter.States = []registry.State{registry.State(in.State)}
 	}
@@ -245,7 +247,7 @@ func (s *Server) listWorkspaces(ctx context.Context, in *listInput) (*body[Works
 	}
 	// Records may have a kind that this server no longer knows.
 	if kinds := s.cfg.Mux.Kinds(); len(records) == 0 && in.Kind != "" && !slices.Contains(kinds, in.Kind) {
-		return nil, badParameter("kind", "%q is none of %v", in.Kind, kinds)
+		return nil, fault.Advise(badParameter("kind", "%q is no kind of provider", in.Kind), "the kinds are %v", kinds)
 	}
 	out := Workspaces{Workspaces: make([]Workspace, 0, len(records))}
 	for _, r := range records {
@@ -353,7 +355,7 @@ type changeInput struct {
 
 func (s *Server) changeWorkspace(ctx context.Context, r registry.Record, in *changeInput) (*body[Workspace], error) {
 	if in.Body.Labels == nil && in.Body.Policy == nil {
-		return nil, fmt.Errorf("change workspace %s: %w: give labels, policy or both", in.ID, fault.InvalidArgument)
+		return nil, fault.Advise(fmt.Errorf("change workspace %s: %w", in.ID, fault.InvalidArgument), "give labels, policy or both")
 	}
 	if in.Body.Policy != nil && s.cfg.AdmitPolicy != nil {
 		if err := s.cfg.AdmitPolicy(ctx, r.ID, r.Spec.Policy, in.Body.Policy); err != nil {
@@ -471,7 +473,7 @@ func (s *Server) acquireWorkspace(ctx context.Context, id string) (*workspace.Wo
 	if name == "" {
 		name = id
 	}
-	return nil, fmt.Errorf("%w: the directory %s was moved or replaced: put it back, and run croft ws reset %s", err, r.Spec.Dir, name)
+	return nil, fault.WithHint(fmt.Errorf("%w: the directory %s was moved or replaced", err, r.Spec.Dir), fault.HintReset, name)
 }
 
 // markGone marks the error for a missing workspace, so that a client can distinguish it

@@ -101,7 +101,7 @@ func TestTools(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := "note: modules are missing; go mod download gets them, with --allow-net proxy.golang.org"; !strings.Contains(res.Text, want) {
+	if want := "note: modules are missing; go mod download gets them where the operator allows proxy.golang.org"; !strings.Contains(res.Text, want) {
 		t.Errorf("diagnostics of a missing module: %q, want %q", res.Text, want)
 	}
 	data, err := os.ReadFile(filepath.Join(dir, "main.go"))

@@ -39,26 +39,26 @@ func Hints(ws *workspace.Workspace, refused []driver.Refusal, output string) []s
 		if err != nil {
 			host = r.Host
 		}
-		add("network: %s was refused: %s; the operator can allow it with --allow-net %s", r.Host, r.Reason, host)
+		add("network: %s was refused: %s; the operator can allow %s in the network policy", r.Host, r.Reason, host)
 	}
 	if ws.Traits().Network != driver.NetworkOpen && len(refused) == 0 {
 		for _, m := range unresolved.FindAllStringSubmatch(output, maxHints) {
 			if host := strings.Join(m[1:], ""); host != "" {
-				add("network: %s can't be reached; the operator can allow it with --allow-net %s", host, host)
+				add("network: %s can't be reached; the operator can allow it in the network policy", host)
 			}
 		}
 		if len(out) == 0 && unresolved.MatchString(output) {
-			add("network: a host can't be reached; the operator can allow it with --allow-net HOST")
+			add("network: a host can't be reached; the operator can allow it in the network policy")
 		}
 	}
 	if m := goVersion.FindStringSubmatch(output); m != nil {
-		add("toolchain: the project needs Go %s, the workspace has %s; with --allow-net proxy.golang.org --allow-net sum.golang.org --env GOTOOLCHAIN=auto go downloads it", m[1], m[2])
+		add("toolchain: the project needs Go %s, the workspace has %s; go downloads it where the operator allows proxy.golang.org and sum.golang.org and sets GOTOOLCHAIN=auto", m[1], m[2])
 	}
 	if goOffline.MatchString(output) {
-		add("modules are missing; go mod download gets them, with --allow-net proxy.golang.org --allow-net sum.golang.org")
+		add("modules are missing; go mod download gets them where the operator allows proxy.golang.org and sum.golang.org")
 	}
 	if m := rustVersion.FindStringSubmatch(output); m != nil {
-		add("toolchain: Rust %s is not installed; with --allow-net static.rust-lang.org rustup downloads it", m[1])
+		add("toolchain: Rust %s is not installed; rustup downloads it where the operator allows static.rust-lang.org", m[1])
 	}
 	return out
 }
@@ -72,16 +72,16 @@ func MissingHint(ws *workspace.Workspace, program string) string {
 	case driver.IsolationContainer:
 		return "; use an image that has it"
 	}
-	flag := "--toolchain auto"
+	kept := "the toolchains of the user"
 	if name := toolchains[path.Base(program)]; name != "" {
-		flag = "--toolchain " + name + " or " + flag
+		kept = "the toolchain " + name
 	}
 	return "; a sandbox has the programs below /usr and /opt of the host, and not those of home directories. " +
-		"If the user has it there, the operator can show it with " + flag +
-		"; else install it there, or use an image that has it with --provider docker"
+		"If the user has it there, the operator can show " + kept +
+		"; else install it there, or use an image that has it with the provider docker"
 }
 
-// toolchains are the names for --toolchain of programs that one toolchain alone has.
+// toolchains are the names of toolchains, for programs that one toolchain alone has.
 var toolchains = map[string]string{
 	"go": "go", "gofmt": "go", "gopls": "go",
 	"cargo": "rust", "rustc": "rust", "rustfmt": "rust", "rustup": "rust", "rust-analyzer": "rust",

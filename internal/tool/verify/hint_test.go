@@ -15,7 +15,7 @@ import (
 func TestHints(t *testing.T) {
 	const (
 		goHint   = "toolchain: the project needs Go 1.99, the workspace has "
-		hostHint = "network: registry.example.com can't be reached; the operator can allow it with --allow-net registry.example.com"
+		hostHint = "network: registry.example.com can't be reached; the operator can allow it in the network policy"
 	)
 	for _, tt := range []struct {
 		name, needs, command string
@@ -23,7 +23,7 @@ func TestHints(t *testing.T) {
 	}{
 		{"toolchain", "go", "", goHint},
 		{"host", "node", "node -e \"require('dns').lookup('registry.example.com', e => { console.error(e.message); process.exit(1) })\"", hostHint},
-		{"some host", "python3", "python3 -c \"import socket; socket.create_connection(('pypi.example.com', 443))\"", "network: a host can't be reached; the operator can allow it with --allow-net HOST"},
+		{"some host", "python3", "python3 -c \"import socket; socket.create_connection(('pypi.example.com', 443))\"", "network: a host can't be reached; the operator can allow it in the network policy"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			testenv.NeedsProgram(t, tt.needs)
@@ -57,10 +57,10 @@ func TestHints(t *testing.T) {
 			if !strings.Contains(err.Error(), "unsupported: no-such-runner: not found on PATH") {
 				t.Errorf("%s: %v, want the name of the program", kind, err)
 			}
-			if got, want := strings.Contains(err.Error(), "with --toolchain auto; else install it there, or use an image that has it with --provider docker"), kind == sandbox.Kind; got != want {
+			if got, want := strings.Contains(err.Error(), "can show the toolchains of the user; else install it there, or use an image that has it with the provider docker"), kind == sandbox.Kind; got != want {
 				t.Errorf("%s: %v", kind, err)
 			}
-			if got, want := strings.Contains(MissingHint(ws, "/usr/bin/cargo"), "with --toolchain rust or --toolchain auto;"), kind == sandbox.Kind; got != want {
+			if got, want := strings.Contains(MissingHint(ws, "/usr/bin/cargo"), "can show the toolchain rust;"), kind == sandbox.Kind; got != want {
 				t.Errorf("%s: %q", kind, MissingHint(ws, "/usr/bin/cargo"))
 			}
 		}
@@ -68,7 +68,7 @@ func TestHints(t *testing.T) {
 	t.Run("refused", func(t *testing.T) {
 		ws, _ := open(t, local.Kind, nil)
 		got := Hints(ws, []driver.Refusal{{Host: "proxy.golang.org:443", Reason: "no rule allows it"}}, "")
-		if want := "network: proxy.golang.org:443 was refused: no rule allows it; the operator can allow it with --allow-net proxy.golang.org"; len(got) != 1 || got[0] != want {
+		if want := "network: proxy.golang.org:443 was refused: no rule allows it; the operator can allow proxy.golang.org in the network policy"; len(got) != 1 || got[0] != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	})

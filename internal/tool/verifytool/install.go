@@ -43,7 +43,8 @@ func install(ctx context.Context, c *tool.Call, in installInput) (installOutput,
 	}
 	p.Projects = slices.DeleteFunc(slices.Clone(p.Projects), func(q profile.Project) bool { return q.Install.IsZero() })
 	if len(p.Projects) == 0 {
-		return installOutput{}, tool.Errorf(fault.NotFound, "install: no project here has an install command; project.commands.install in croft.yaml sets one")
+		err := tool.Errorf(fault.NotFound, "install: no project here has an install command; the operator can set one")
+		return installOutput{}, fault.WithHint(err, fault.HintSetting, "install command")
 	}
 	list, err := verify.Select(p, in.Language)
 	if err != nil {

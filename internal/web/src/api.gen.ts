@@ -570,6 +570,12 @@ export interface Health {
   "ok": boolean;
 }
 
+export interface Hint {
+  "args"?: Array<string> | null;
+  "kind"?: string;
+  "text"?: string;
+}
+
 export interface Holder {
   /** the process has ended; its lease is free when it expires */
   "died"?: boolean;
@@ -1328,6 +1334,7 @@ export interface Warning {
 export interface Wire {
   "cause"?: string;
   "code": string;
+  "hints"?: Array<Hint> | null;
   "kind": string;
   "message": string;
   "transient"?: boolean;

@@ -71,6 +71,7 @@ type Error struct {
 	Message       string                 `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	Cause         string                 `protobuf:"bytes,4,opt,name=cause,proto3" json:"cause,omitempty"`
 	Transient     bool                   `protobuf:"varint,5,opt,name=transient,proto3" json:"transient,omitempty"`
+	Hints         []*Hint                `protobuf:"bytes,6,rep,name=hints,proto3" json:"hints,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -138,6 +139,13 @@ func (x *Error) GetTransient() bool {
 		return x.Transient
 	}
 	return false
+}
+
+func (x *Error) GetHints() []*Hint {
+	if x != nil {
+		return x.Hints
+	}
+	return nil
 }
 
 type HelloRequest struct {
@@ -2810,18 +2818,80 @@ func (x *Mount) GetMode() uint32 {
 	return 0
 }
 
+// Hint is fault.Hint.
+type Hint struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	Args          []string               `protobuf:"bytes,2,rep,name=args,proto3" json:"args,omitempty"`
+	Text          string                 `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Hint) Reset() {
+	*x = Hint{}
+	mi := &file_guest_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Hint) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Hint) ProtoMessage() {}
+
+func (x *Hint) ProtoReflect() protoreflect.Message {
+	mi := &file_guest_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Hint.ProtoReflect.Descriptor instead.
+func (*Hint) Descriptor() ([]byte, []int) {
+	return file_guest_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *Hint) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Hint) GetArgs() []string {
+	if x != nil {
+		return x.Args
+	}
+	return nil
+}
+
+func (x *Hint) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
 var File_guest_proto protoreflect.FileDescriptor
 
 const file_guest_proto_rawDesc = "" +
 	"\n" +
 	"\vguest.proto\x12\x0ecroft.guest.v1\"\a\n" +
-	"\x05Empty\"}\n" +
+	"\x05Empty\"\xa9\x01\n" +
 	"\x05Error\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12\x14\n" +
 	"\x05cause\x18\x04 \x01(\tR\x05cause\x12\x1c\n" +
-	"\ttransient\x18\x05 \x01(\bR\ttransient\"^\n" +
+	"\ttransient\x18\x05 \x01(\bR\ttransient\x12*\n" +
+	"\x05hints\x18\x06 \x03(\v2\x14.croft.guest.v1.HintR\x05hints\"^\n" +
 	"\fHelloRequest\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1c\n" +
 	"\tworkspace\x18\x02 \x01(\tR\tworkspace\x12\x16\n" +
@@ -3078,7 +3148,11 @@ const file_guest_proto_rawDesc = "" +
 	"\x03dev\x18\n" +
 	" \x01(\bR\x03dev\x12\x1a\n" +
 	"\boptional\x18\v \x01(\bR\boptional\x12\x12\n" +
-	"\x04mode\x18\f \x01(\rR\x04mode2\x96\t\n" +
+	"\x04mode\x18\f \x01(\rR\x04mode\"B\n" +
+	"\x04Hint\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04args\x18\x02 \x03(\tR\x04args\x12\x12\n" +
+	"\x04text\x18\x03 \x01(\tR\x04text2\x96\t\n" +
 	"\x05Guest\x12F\n" +
 	"\x05Hello\x12\x1c.croft.guest.v1.HelloRequest\x1a\x1d.croft.guest.v1.HelloResponse0\x01\x128\n" +
 	"\bShutdown\x12\x15.croft.guest.v1.Empty\x1a\x15.croft.guest.v1.Empty\x126\n" +
@@ -3126,7 +3200,7 @@ func file_guest_proto_rawDescGZIP() []byte {
 	return file_guest_proto_rawDescData
 }
 
-var file_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
+var file_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
 var file_guest_proto_goTypes = []any{
 	(*Empty)(nil),            // 0: croft.guest.v1.Empty
 	(*Error)(nil),            // 1: croft.guest.v1.Error
@@ -3165,97 +3239,99 @@ var file_guest_proto_goTypes = []any{
 	(*Confine)(nil),          // 34: croft.guest.v1.Confine
 	(*SameFile)(nil),         // 35: croft.guest.v1.SameFile
 	(*Mount)(nil),            // 36: croft.guest.v1.Mount
-	nil,                      // 37: croft.guest.v1.Command.LimitsEntry
-	nil,                      // 38: croft.guest.v1.Command.LabelsEntry
-	nil,                      // 39: croft.guest.v1.Command.GroupEntry
-	nil,                      // 40: croft.guest.v1.SessionInfo.LabelsEntry
-	nil,                      // 41: croft.guest.v1.Config.LimitsEntry
-	nil,                      // 42: croft.guest.v1.Config.DescriptorsEntry
-	nil,                      // 43: croft.guest.v1.Config.PathsEntry
+	(*Hint)(nil),             // 37: croft.guest.v1.Hint
+	nil,                      // 38: croft.guest.v1.Command.LimitsEntry
+	nil,                      // 39: croft.guest.v1.Command.LabelsEntry
+	nil,                      // 40: croft.guest.v1.Command.GroupEntry
+	nil,                      // 41: croft.guest.v1.SessionInfo.LabelsEntry
+	nil,                      // 42: croft.guest.v1.Config.LimitsEntry
+	nil,                      // 43: croft.guest.v1.Config.DescriptorsEntry
+	nil,                      // 44: croft.guest.v1.Config.PathsEntry
 }
 var file_guest_proto_depIdxs = []int32{
-	5,  // 0: croft.guest.v1.Command.tty:type_name -> croft.guest.v1.Size
-	37, // 1: croft.guest.v1.Command.limits:type_name -> croft.guest.v1.Command.LimitsEntry
-	38, // 2: croft.guest.v1.Command.labels:type_name -> croft.guest.v1.Command.LabelsEntry
-	39, // 3: croft.guest.v1.Command.group:type_name -> croft.guest.v1.Command.GroupEntry
-	8,  // 4: croft.guest.v1.SessionInfo.result:type_name -> croft.guest.v1.Result
-	40, // 5: croft.guest.v1.SessionInfo.labels:type_name -> croft.guest.v1.SessionInfo.LabelsEntry
-	10, // 6: croft.guest.v1.SessionsResponse.sessions:type_name -> croft.guest.v1.SessionInfo
-	36, // 7: croft.guest.v1.HoldRequest.mounts:type_name -> croft.guest.v1.Mount
-	5,  // 8: croft.guest.v1.ResizeRequest.size:type_name -> croft.guest.v1.Size
-	36, // 9: croft.guest.v1.Config.mounts:type_name -> croft.guest.v1.Mount
-	35, // 10: croft.guest.v1.Config.verify:type_name -> croft.guest.v1.SameFile
-	34, // 11: croft.guest.v1.Config.confine:type_name -> croft.guest.v1.Confine
-	41, // 12: croft.guest.v1.Config.limits:type_name -> croft.guest.v1.Config.LimitsEntry
-	42, // 13: croft.guest.v1.Config.descriptors:type_name -> croft.guest.v1.Config.DescriptorsEntry
-	33, // 14: croft.guest.v1.Config.gvisor:type_name -> croft.guest.v1.GVisor
-	43, // 15: croft.guest.v1.Config.paths:type_name -> croft.guest.v1.Config.PathsEntry
-	32, // 16: croft.guest.v1.GVisor.inner:type_name -> croft.guest.v1.Config
-	6,  // 17: croft.guest.v1.Command.LimitsEntry.value:type_name -> croft.guest.v1.Limit
-	6,  // 18: croft.guest.v1.Config.LimitsEntry.value:type_name -> croft.guest.v1.Limit
-	2,  // 19: croft.guest.v1.Guest.Hello:input_type -> croft.guest.v1.HelloRequest
-	0,  // 20: croft.guest.v1.Guest.Shutdown:input_type -> croft.guest.v1.Empty
-	7,  // 21: croft.guest.v1.Guest.Run:input_type -> croft.guest.v1.Command
-	9,  // 22: croft.guest.v1.Guest.Cancel:input_type -> croft.guest.v1.SessionRequest
-	7,  // 23: croft.guest.v1.Guest.Start:input_type -> croft.guest.v1.Command
-	13, // 24: croft.guest.v1.Guest.Next:input_type -> croft.guest.v1.NextRequest
-	15, // 25: croft.guest.v1.Guest.Poll:input_type -> croft.guest.v1.PollRequest
-	17, // 26: croft.guest.v1.Guest.Log:input_type -> croft.guest.v1.LogRequest
-	19, // 27: croft.guest.v1.Guest.Write:input_type -> croft.guest.v1.WriteRequest
-	9,  // 28: croft.guest.v1.Guest.CloseStdin:input_type -> croft.guest.v1.SessionRequest
-	20, // 29: croft.guest.v1.Guest.Resize:input_type -> croft.guest.v1.ResizeRequest
-	21, // 30: croft.guest.v1.Guest.Signal:input_type -> croft.guest.v1.SignalRequest
-	22, // 31: croft.guest.v1.Guest.Kill:input_type -> croft.guest.v1.KillRequest
-	9,  // 32: croft.guest.v1.Guest.Wait:input_type -> croft.guest.v1.SessionRequest
-	9,  // 33: croft.guest.v1.Guest.State:input_type -> croft.guest.v1.SessionRequest
-	9,  // 34: croft.guest.v1.Guest.Close:input_type -> croft.guest.v1.SessionRequest
-	0,  // 35: croft.guest.v1.Guest.Sessions:input_type -> croft.guest.v1.Empty
-	12, // 36: croft.guest.v1.Guest.Hold:input_type -> croft.guest.v1.HoldRequest
-	23, // 37: croft.guest.v1.Files.File:input_type -> croft.guest.v1.FileRequest
-	25, // 38: croft.guest.v1.Files.Read:input_type -> croft.guest.v1.FileReadRequest
-	27, // 39: croft.guest.v1.Files.Write:input_type -> croft.guest.v1.FileWriteRequest
-	28, // 40: croft.guest.v1.Files.Watch:input_type -> croft.guest.v1.WatchRequest
-	28, // 41: croft.guest.v1.Files.WatchNext:input_type -> croft.guest.v1.WatchRequest
-	28, // 42: croft.guest.v1.Files.WatchClose:input_type -> croft.guest.v1.WatchRequest
-	30, // 43: croft.guest.v1.Relay.Next:input_type -> croft.guest.v1.RelayRequest
-	30, // 44: croft.guest.v1.Relay.Dial:input_type -> croft.guest.v1.RelayRequest
-	30, // 45: croft.guest.v1.Relay.Read:input_type -> croft.guest.v1.RelayRequest
-	30, // 46: croft.guest.v1.Relay.Write:input_type -> croft.guest.v1.RelayRequest
-	30, // 47: croft.guest.v1.Relay.Close:input_type -> croft.guest.v1.RelayRequest
-	3,  // 48: croft.guest.v1.Guest.Hello:output_type -> croft.guest.v1.HelloResponse
-	0,  // 49: croft.guest.v1.Guest.Shutdown:output_type -> croft.guest.v1.Empty
-	8,  // 50: croft.guest.v1.Guest.Run:output_type -> croft.guest.v1.Result
-	4,  // 51: croft.guest.v1.Guest.Cancel:output_type -> croft.guest.v1.CancelResponse
-	10, // 52: croft.guest.v1.Guest.Start:output_type -> croft.guest.v1.SessionInfo
-	14, // 53: croft.guest.v1.Guest.Next:output_type -> croft.guest.v1.NextResponse
-	16, // 54: croft.guest.v1.Guest.Poll:output_type -> croft.guest.v1.PollResponse
-	18, // 55: croft.guest.v1.Guest.Log:output_type -> croft.guest.v1.LogResponse
-	0,  // 56: croft.guest.v1.Guest.Write:output_type -> croft.guest.v1.Empty
-	0,  // 57: croft.guest.v1.Guest.CloseStdin:output_type -> croft.guest.v1.Empty
-	0,  // 58: croft.guest.v1.Guest.Resize:output_type -> croft.guest.v1.Empty
-	0,  // 59: croft.guest.v1.Guest.Signal:output_type -> croft.guest.v1.Empty
-	0,  // 60: croft.guest.v1.Guest.Kill:output_type -> croft.guest.v1.Empty
-	8,  // 61: croft.guest.v1.Guest.Wait:output_type -> croft.guest.v1.Result
-	10, // 62: croft.guest.v1.Guest.State:output_type -> croft.guest.v1.SessionInfo
-	0,  // 63: croft.guest.v1.Guest.Close:output_type -> croft.guest.v1.Empty
-	11, // 64: croft.guest.v1.Guest.Sessions:output_type -> croft.guest.v1.SessionsResponse
-	0,  // 65: croft.guest.v1.Guest.Hold:output_type -> croft.guest.v1.Empty
-	24, // 66: croft.guest.v1.Files.File:output_type -> croft.guest.v1.FileResponse
-	26, // 67: croft.guest.v1.Files.Read:output_type -> croft.guest.v1.FileReadResponse
-	24, // 68: croft.guest.v1.Files.Write:output_type -> croft.guest.v1.FileResponse
-	29, // 69: croft.guest.v1.Files.Watch:output_type -> croft.guest.v1.WatchResponse
-	29, // 70: croft.guest.v1.Files.WatchNext:output_type -> croft.guest.v1.WatchResponse
-	0,  // 71: croft.guest.v1.Files.WatchClose:output_type -> croft.guest.v1.Empty
-	31, // 72: croft.guest.v1.Relay.Next:output_type -> croft.guest.v1.RelayResponse
-	31, // 73: croft.guest.v1.Relay.Dial:output_type -> croft.guest.v1.RelayResponse
-	31, // 74: croft.guest.v1.Relay.Read:output_type -> croft.guest.v1.RelayResponse
-	31, // 75: croft.guest.v1.Relay.Write:output_type -> croft.guest.v1.RelayResponse
-	31, // 76: croft.guest.v1.Relay.Close:output_type -> croft.guest.v1.RelayResponse
-	48, // [48:77] is the sub-list for method output_type
-	19, // [19:48] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	37, // 0: croft.guest.v1.Error.hints:type_name -> croft.guest.v1.Hint
+	5,  // 1: croft.guest.v1.Command.tty:type_name -> croft.guest.v1.Size
+	38, // 2: croft.guest.v1.Command.limits:type_name -> croft.guest.v1.Command.LimitsEntry
+	39, // 3: croft.guest.v1.Command.labels:type_name -> croft.guest.v1.Command.LabelsEntry
+	40, // 4: croft.guest.v1.Command.group:type_name -> croft.guest.v1.Command.GroupEntry
+	8,  // 5: croft.guest.v1.SessionInfo.result:type_name -> croft.guest.v1.Result
+	41, // 6: croft.guest.v1.SessionInfo.labels:type_name -> croft.guest.v1.SessionInfo.LabelsEntry
+	10, // 7: croft.guest.v1.SessionsResponse.sessions:type_name -> croft.guest.v1.SessionInfo
+	36, // 8: croft.guest.v1.HoldRequest.mounts:type_name -> croft.guest.v1.Mount
+	5,  // 9: croft.guest.v1.ResizeRequest.size:type_name -> croft.guest.v1.Size
+	36, // 10: croft.guest.v1.Config.mounts:type_name -> croft.guest.v1.Mount
+	35, // 11: croft.guest.v1.Config.verify:type_name -> croft.guest.v1.SameFile
+	34, // 12: croft.guest.v1.Config.confine:type_name -> croft.guest.v1.Confine
+	42, // 13: croft.guest.v1.Config.limits:type_name -> croft.guest.v1.Config.LimitsEntry
+	43, // 14: croft.guest.v1.Config.descriptors:type_name -> croft.guest.v1.Config.DescriptorsEntry
+	33, // 15: croft.guest.v1.Config.gvisor:type_name -> croft.guest.v1.GVisor
+	44, // 16: croft.guest.v1.Config.paths:type_name -> croft.guest.v1.Config.PathsEntry
+	32, // 17: croft.guest.v1.GVisor.inner:type_name -> croft.guest.v1.Config
+	6,  // 18: croft.guest.v1.Command.LimitsEntry.value:type_name -> croft.guest.v1.Limit
+	6,  // 19: croft.guest.v1.Config.LimitsEntry.value:type_name -> croft.guest.v1.Limit
+	2,  // 20: croft.guest.v1.Guest.Hello:input_type -> croft.guest.v1.HelloRequest
+	0,  // 21: croft.guest.v1.Guest.Shutdown:input_type -> croft.guest.v1.Empty
+	7,  // 22: croft.guest.v1.Guest.Run:input_type -> croft.guest.v1.Command
+	9,  // 23: croft.guest.v1.Guest.Cancel:input_type -> croft.guest.v1.SessionRequest
+	7,  // 24: croft.guest.v1.Guest.Start:input_type -> croft.guest.v1.Command
+	13, // 25: croft.guest.v1.Guest.Next:input_type -> croft.guest.v1.NextRequest
+	15, // 26: croft.guest.v1.Guest.Poll:input_type -> croft.guest.v1.PollRequest
+	17, // 27: croft.guest.v1.Guest.Log:input_type -> croft.guest.v1.LogRequest
+	19, // 28: croft.guest.v1.Guest.Write:input_type -> croft.guest.v1.WriteRequest
+	9,  // 29: croft.guest.v1.Guest.CloseStdin:input_type -> croft.guest.v1.SessionRequest
+	20, // 30: croft.guest.v1.Guest.Resize:input_type -> croft.guest.v1.ResizeRequest
+	21, // 31: croft.guest.v1.Guest.Signal:input_type -> croft.guest.v1.SignalRequest
+	22, // 32: croft.guest.v1.Guest.Kill:input_type -> croft.guest.v1.KillRequest
+	9,  // 33: croft.guest.v1.Guest.Wait:input_type -> croft.guest.v1.SessionRequest
+	9,  // 34: croft.guest.v1.Guest.State:input_type -> croft.guest.v1.SessionRequest
+	9,  // 35: croft.guest.v1.Guest.Close:input_type -> croft.guest.v1.SessionRequest
+	0,  // 36: croft.guest.v1.Guest.Sessions:input_type -> croft.guest.v1.Empty
+	12, // 37: croft.guest.v1.Guest.Hold:input_type -> croft.guest.v1.HoldRequest
+	23, // 38: croft.guest.v1.Files.File:input_type -> croft.guest.v1.FileRequest
+	25, // 39: croft.guest.v1.Files.Read:input_type -> croft.guest.v1.FileReadRequest
+	27, // 40: croft.guest.v1.Files.Write:input_type -> croft.guest.v1.FileWriteRequest
+	28, // 41: croft.guest.v1.Files.Watch:input_type -> croft.guest.v1.WatchRequest
+	28, // 42: croft.guest.v1.Files.WatchNext:input_type -> croft.guest.v1.WatchRequest
+	28, // 43: croft.guest.v1.Files.WatchClose:input_type -> croft.guest.v1.WatchRequest
+	30, // 44: croft.guest.v1.Relay.Next:input_type -> croft.guest.v1.RelayRequest
+	30, // 45: croft.guest.v1.Relay.Dial:input_type -> croft.guest.v1.RelayRequest
+	30, // 46: croft.guest.v1.Relay.Read:input_type -> croft.guest.v1.RelayRequest
+	30, // 47: croft.guest.v1.Relay.Write:input_type -> croft.guest.v1.RelayRequest
+	30, // 48: croft.guest.v1.Relay.Close:input_type -> croft.guest.v1.RelayRequest
+	3,  // 49: croft.guest.v1.Guest.Hello:output_type -> croft.guest.v1.HelloResponse
+	0,  // 50: croft.guest.v1.Guest.Shutdown:output_type -> croft.guest.v1.Empty
+	8,  // 51: croft.guest.v1.Guest.Run:output_type -> croft.guest.v1.Result
+	4,  // 52: croft.guest.v1.Guest.Cancel:output_type -> croft.guest.v1.CancelResponse
+	10, // 53: croft.guest.v1.Guest.Start:output_type -> croft.guest.v1.SessionInfo
+	14, // 54: croft.guest.v1.Guest.Next:output_type -> croft.guest.v1.NextResponse
+	16, // 55: croft.guest.v1.Guest.Poll:output_type -> croft.guest.v1.PollResponse
+	18, // 56: croft.guest.v1.Guest.Log:output_type -> croft.guest.v1.LogResponse
+	0,  // 57: croft.guest.v1.Guest.Write:output_type -> croft.guest.v1.Empty
+	0,  // 58: croft.guest.v1.Guest.CloseStdin:output_type -> croft.guest.v1.Empty
+	0,  // 59: croft.guest.v1.Guest.Resize:output_type -> croft.guest.v1.Empty
+	0,  // 60: croft.guest.v1.Guest.Signal:output_type -> croft.guest.v1.Empty
+	0,  // 61: croft.guest.v1.Guest.Kill:output_type -> croft.guest.v1.Empty
+	8,  // 62: croft.guest.v1.Guest.Wait:output_type -> croft.guest.v1.Result
+	10, // 63: croft.guest.v1.Guest.State:output_type -> croft.guest.v1.SessionInfo
+	0,  // 64: croft.guest.v1.Guest.Close:output_type -> croft.guest.v1.Empty
+	11, // 65: croft.guest.v1.Guest.Sessions:output_type -> croft.guest.v1.SessionsResponse
+	0,  // 66: croft.guest.v1.Guest.Hold:output_type -> croft.guest.v1.Empty
+	24, // 67: croft.guest.v1.Files.File:output_type -> croft.guest.v1.FileResponse
+	26, // 68: croft.guest.v1.Files.Read:output_type -> croft.guest.v1.FileReadResponse
+	24, // 69: croft.guest.v1.Files.Write:output_type -> croft.guest.v1.FileResponse
+	29, // 70: croft.guest.v1.Files.Watch:output_type -> croft.guest.v1.WatchResponse
+	29, // 71: croft.guest.v1.Files.WatchNext:output_type -> croft.guest.v1.WatchResponse
+	0,  // 72: croft.guest.v1.Files.WatchClose:output_type -> croft.guest.v1.Empty
+	31, // 73: croft.guest.v1.Relay.Next:output_type -> croft.guest.v1.RelayResponse
+	31, // 74: croft.guest.v1.Relay.Dial:output_type -> croft.guest.v1.RelayResponse
+	31, // 75: croft.guest.v1.Relay.Read:output_type -> croft.guest.v1.RelayResponse
+	31, // 76: croft.guest.v1.Relay.Write:output_type -> croft.guest.v1.RelayResponse
+	31, // 77: croft.guest.v1.Relay.Close:output_type -> croft.guest.v1.RelayResponse
+	49, // [49:78] is the sub-list for method output_type
+	20, // [20:49] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_guest_proto_init() }
@@ -3269,7 +3345,7 @@ func file_guest_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_guest_proto_rawDesc), len(file_guest_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   44,
+			NumMessages:   45,
 			NumExtensions: 0,
 			NumServices:   3,
 		},
