@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -135,6 +136,12 @@ func asNobody(t *testing.T, run string) {
 	nobodyAt(t, "", run)
 }
 
+// ownTests returns a copy of this program that every user may run.
+var ownTests = sync.OnceValues(func() (string, error) {
+	self := filepath.Join(filepath.Dir(os.Getenv(guestVar)), "tests")
+	return self, copyFile(os.Args[0], self)
+})
+
 func nobodyAt(t *testing.T, level driver.Isolation, run string) {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -153,8 +160,8 @@ func nobodyAt(t *testing.T, level driver.Isolation, run string) {
 	if err := os.Chown(dir, nobody, nobody); err != nil {
 		t.Fatal(err)
 	}
-	self := filepath.Join(filepath.Dir(os.Getenv(guestVar)), "tests")
-	if err := copyFile(os.Args[0], self); err != nil {
+	self, err := ownTests()
+	if err != nil {
 		t.Fatal(err)
 	}
 	again(t, "as an ordinary user", level, dir, setpriv, "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", self, "-test.run", run, "-test.v")

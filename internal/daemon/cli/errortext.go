@@ -159,7 +159,7 @@ var hintTexts = map[fault.HintKind]map[string]string{
 	fault.HintImage: {"": `import it with "croft image import", or name one that the engine has: --options '{"image":"NAME"}', ` +
 		"options.image of the provider in croft.yaml"},
 	fault.HintKey: {
-		"": "give a key of this server: croft key create makes one on its host", "*": "croft key create --scope * makes a key for it",
+		"": "give the token that croft up prints, or a key that croft key create makes on the server's host", "*": "croft key create --scope * makes a key for it",
 	},
 	fault.HintList: {
 		"artifacts":       "croft artifact list NAME lists those of a workspace",

@@ -148,9 +148,9 @@ func TestTokenHintsWork(t *testing.T) {
 		none.succeeds("NAME", append(list, "--token", m)...)
 		return m
 	}
-	made := key(none.refused(`give a key of this server: (croft key create) makes one on its host`, append(list, "--token", "nonsense")...))
+	made := key(none.refused(`a key that (croft key create) makes on the server's host`, append(list, "--token", "nonsense")...))
 	unknown := made[:len(made)-4] + strings.Map(func(c rune) rune { return 'a' + (c+1)%6 }, made[len(made)-4:])
-	key(none.refused(`does not know it(?s:.*)give a key of this server: (croft key create) makes one on its host`, append(list, "--token", unknown)...))
+	key(none.refused(`does not know it(?s:.*)a key that (croft key create) makes on the server's host`, append(list, "--token", unknown)...))
 	for _, id := range regexp.MustCompile(`(?m)^key-\S+`).FindAllString(owner.succeeds("", "key", "list"), -1) {
 		owner.succeeds("", "key", "revoke", id)
 	}
@@ -159,5 +159,5 @@ func TestTokenHintsWork(t *testing.T) {
 			break
 		}
 	}
-	key(none.refused(`it was revoked(?s:.*)give a key of this server: (croft key create) makes one on its host`, append(list, "--token", made)...))
+	key(none.refused(`it was revoked(?s:.*)a key that (croft key create) makes on the server's host`, append(list, "--token", made)...))
 }

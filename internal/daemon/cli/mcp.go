@@ -505,6 +505,9 @@ func (a *command) openDirs(ctx context.Context, sys *app.System, opts toolFlags)
 	dirs := map[string]string{"workspace": ""}
 	empty := opts.empty || opts.policy.template != "" // a template has its files
 	if !empty || opts.dir != "" || opts.dirs != "" {
+		if opts.dir != "" && opts.dirs != "" {
+			return nil, fmt.Errorf("--dir %q and --dirs %q are mutually exclusive; use one: %w", opts.dir, opts.dirs, fault.InvalidArgument)
+		}
 		var err error
 		if dirs, err = mcpserver.ParseWorkspaces(opts.dir, opts.dirs); err != nil {
 			return nil, err

@@ -13,11 +13,8 @@ import (
 )
 
 // ParseWorkspaces returns the directories of the flags --dir and --dirs, as
-// absolute paths by name. Without both it is the current directory.
+// absolute paths by name; only one of both may be given. Without both it is the current directory.
 func ParseWorkspaces(one, many string) (map[string]string, error) {
-	if one != "" && many != "" {
-		return nil, fmt.Errorf("one directory %q and several %q are mutually exclusive; use one: %w", one, many, fault.InvalidArgument)
-	}
 	if many == "" {
 		return singleWorkspace(one)
 	}
