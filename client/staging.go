@@ -16,7 +16,7 @@ import (
 
 const artifactHeader = "Croft-Artifact"
 
-// What a workspace was prepared with, and what was collected from it.
+// StagingMetadata is what a workspace was prepared with, and what was collected from it.
 type (
 	StagingMetadata   = answer.Metadata
 	OutputRecord      = answer.OutputRecord

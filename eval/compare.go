@@ -12,7 +12,7 @@ import (
 	"github.com/croft-run/croft/internal/answer"
 )
 
-// What a Comparison consists of.
+// RunnerComparison and the other types are what a Comparison consists of.
 type (
 	RunnerComparison = answer.EvalRunnerComparison
 	Measure          = answer.EvalMeasure

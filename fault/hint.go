@@ -84,7 +84,7 @@ func (a *advised) Error() string {
 // HintsOf returns the hints of err, the outermost first, each once.
 func HintsOf(err error) []Hint {
 	var hints []Hint
-	anyMark(err, func(m *mark) bool {
+	_ = anyMark(err, func(m *mark) bool { // it visits all
 		same := func(h Hint) bool {
 			return h.Kind == m.hint.Kind && h.Text == m.hint.Text && slices.Equal(h.Args, m.hint.Args)
 		}

@@ -6,7 +6,7 @@ import (
 	"github.com/croft-run/croft/internal/textdiff"
 )
 
-// What Diff and Merge find, as package client has it too.
+// Comparison and the other types are what Diff and Merge find, as package client has it too.
 type (
 	Comparison   = changes.Comparison
 	Stats        = changes.Stats
@@ -24,7 +24,7 @@ type (
 	Applied      = changes.Applied
 )
 
-// What GC and Check return.
+// GCResult, Report and Flaw are what GC and Check return.
 type (
 	GCResult = answer.GCResult
 	Report   = answer.Report

@@ -23,6 +23,7 @@ type requestRecord struct {
 	status     int
 	in, out    int64
 	err        error // why it was refused or ended
+	emitted    bool  // the event of a refusal is emitted before its answer: the program may end with that
 }
 
 // reportRefusal calls Options.Refused for a refusal of the policy.
@@ -32,8 +33,12 @@ func (p *Proxy) reportRefusal(host string, why *refusal) {
 	}
 }
 
-// emitEvent emits the audit event of a request.
+// emitEvent emits the audit event of a request, once.
 func (p *Proxy) emitEvent(r *requestRecord) {
+	if r.emitted {
+		return
+	}
+	r.emitted = true
 	fields := map[string]any{
 		event.FieldProtocol: r.protocol,
 		event.FieldMethod:   r.method,

@@ -71,7 +71,7 @@ func (c *client) refuseExcess(ctx context.Context) {
 			_ = c.replySOCKS(why)
 		}
 	} else if _, err := peekHead(c.br); err == nil {
-		c.writeRefusal(nil, "", why, false)
+		c.writeRefusal(rec, nil, why, false)
 		c.linger()
 	}
 	c.p.emitEvent(rec)
@@ -134,16 +134,18 @@ func (c *client) rejectMalformed(err error) {
 	if c.fixed != nil {
 		rec.target = *c.fixed
 	}
-	rec.status = c.writeRefusal(nil, "", why, false)
-	c.p.emitEvent(rec)
+	c.writeRefusal(rec, nil, why, false)
 	c.linger()
 }
 
-// writeRefusal writes an error response and returns its status.
-func (c *client) writeRefusal(req *http.Request, host string, why *refusal, keep bool) int {
+// writeRefusal emits the event of a refused request, and writes the error response.
+func (c *client) writeRefusal(rec *requestRecord, req *http.Request, why *refusal, keep bool) {
 	c.mu.Lock()
 	c.answering = true
 	c.mu.Unlock()
+	host, status := rec.target.hostOrEmpty(), why.code.Status()
+	rec.err, rec.status = why, status
+	c.p.emitEvent(rec)
 	c.p.reportRefusal(host, why)
 	verb := "request"
 	if req != nil {
@@ -154,9 +156,8 @@ func (c *client) writeRefusal(req *http.Request, host string, why *refusal, keep
 	}
 	body, err := json.Marshal(fault.Encode(fmt.Errorf("egress: %s: %w: %s", verb, why.code, why.reason)))
 	if err != nil {
-		return 0
+		return
 	}
-	status := why.code.Status()
 	connection := ""
 	if !keep {
 		connection = "Connection: close\r\n"
@@ -168,7 +169,6 @@ func (c *client) writeRefusal(req *http.Request, host string, why *refusal, keep
 	// The reason is in the status line: of a response to CONNECT, programs show no more.
 	fmt.Fprintf(c.conn, "HTTP/1.1 %d %s (croft: %s)\r\nContent-Type: application/json\r\nContent-Length: %d\r\nProxy-Status: croft; error=%s; details=%q\r\n%s\r\n%s",
 		status, statusText(status), headerText(why.reason), len(body), proxyStatus(why.code), headerText(why.reason), connection, body)
-	return status
 }
 
 // headerText returns a reason as one line of ASCII, for a header.

@@ -43,9 +43,9 @@ func (c *client) serveRequest(ctx context.Context, req *http.Request, h head) (k
 	w.stop()
 	if err != nil {
 		why := asRefusal(err)
-		rec.err = why
 		keep = !req.Close && why.code != fault.InvalidArgument && body.drainBody()
-		rec.status = c.writeRefusal(req, rec.target.hostOrEmpty(), why, keep)
+		rec.out = body.bytesSent()
+		c.writeRefusal(rec, req, why, keep)
 		return keep
 	}
 	defer c.p.removeFlow(f)

@@ -131,7 +131,9 @@ func readSOCKSRequest(r io.Reader) (target, string, error) {
 	return t, host, nil
 }
 
-func (c *client) answerSOCKS(why *refusal) (int, error) { return 0, c.replySOCKS(why) }
+func (c *client) answerSOCKS(_ *requestRecord, why *refusal) (int, error) {
+	return 0, c.replySOCKS(why)
+}
 
 // replySOCKS writes the reply; nil is success.
 func (c *client) replySOCKS(why *refusal) error {

@@ -30,16 +30,15 @@ func (c *client) serveConnect(ctx context.Context, h head) {
 	if err != nil {
 		why := asRefusal(err)
 		rec := &requestRecord{began: time.Now(), host: h.uri, protocol: protoConnect, method: methodTunnel, err: why}
-		rec.status = c.writeRefusal(&http.Request{Method: methodTunnel}, "", why, false)
-		c.p.emitEvent(rec)
+		c.writeRefusal(rec, &http.Request{Method: methodTunnel}, why, false)
 		c.linger()
 		return
 	}
-	c.serveTunnel(ctx, t, protoConnect, func(why *refusal) (int, error) {
+	c.serveTunnel(ctx, t, protoConnect, func(rec *requestRecord, why *refusal) (int, error) {
 		if why != nil {
-			status := c.writeRefusal(&http.Request{Method: methodTunnel}, t.String(), why, false)
+			c.writeRefusal(rec, &http.Request{Method: methodTunnel}, why, false)
 			c.linger()
-			return status, nil
+			return rec.status, nil
 		}
 		_ = c.conn.SetWriteDeadline(deadline(c.p.opts.HeaderTimeout))
 		_, err := io.WriteString(c.conn, "HTTP/1.1 200 Connection established\r\n\r\n")
@@ -48,7 +47,7 @@ func (c *client) serveConnect(ctx context.Context, h head) {
 }
 
 // serveTunnel serves a tunnel to a target. It calls answer once, with a refusal or nil.
-func (c *client) serveTunnel(ctx context.Context, t target, protocol string, answer func(*refusal) (int, error)) {
+func (c *client) serveTunnel(ctx context.Context, t target, protocol string, answer func(*requestRecord, *refusal) (int, error)) {
 	rec := &requestRecord{began: time.Now(), target: t, protocol: protocol, method: methodTunnel}
 	rs := c.p.currentRules()
 	seen := t.port == 80 || rs.hasCredential(t)
@@ -63,12 +62,12 @@ func (c *client) serveTunnel(ctx context.Context, t target, protocol string, ans
 	}
 	switch {
 	case t.port == 80:
-		if _, err := answer(nil); err == nil {
+		if _, err := answer(rec, nil); err == nil {
 			c.protocol, c.fixed = protocol, &t
 			c.serveHTTP(ctx)
 		}
 	case seen:
-		if _, err := answer(nil); err != nil {
+		if _, err := answer(rec, nil); err != nil {
 			return
 		}
 		if c.beginsWithMethod() { // HTTP to another port, without TLS
@@ -92,13 +91,14 @@ func (c *client) beginsWithMethod() bool {
 }
 
 // refuseTunnel answers with a refusal and emits its event.
-func (c *client) refuseTunnel(rec *requestRecord, why *refusal, answer func(*refusal) (int, error)) {
+func (c *client) refuseTunnel(rec *requestRecord, why *refusal, answer func(*requestRecord, *refusal) (int, error)) {
 	rec.err = why
 	if rec.protocol == protoSOCKS {
+		c.p.emitEvent(rec)
 		c.p.reportRefusal(rec.target.hostOrEmpty(), why)
 	}
 	if answer != nil {
-		rec.status, _ = answer(why)
+		rec.status, _ = answer(rec, why)
 	}
 	c.p.emitEvent(rec)
 }
@@ -143,7 +143,7 @@ func (c *client) interceptTLS(ctx context.Context, t target, rec *requestRecord)
 // forwardTunnel connects and copies bytes without inspection, except for the first ones: on
 // port 443 they must be a TLS hello for this host; on other ports a TLS hello is checked,
 // too, if there is one.
-func (c *client) forwardTunnel(ctx context.Context, t target, rec *requestRecord, answer func(*refusal) (int, error)) {
+func (c *client) forwardTunnel(ctx context.Context, t target, rec *requestRecord, answer func(*requestRecord, *refusal) (int, error)) {
 	up, addr, err := c.p.dial(ctx, t)
 	if err != nil {
 		c.refuseTunnel(rec, asRefusal(err), answer)
@@ -162,7 +162,7 @@ func (c *client) forwardTunnel(ctx context.Context, t target, rec *requestRecord
 		c.refuseTunnel(rec, asRefusal(err), answer)
 		return
 	}
-	if rec.status, err = answer(nil); err == nil {
+	if rec.status, err = answer(rec, nil); err == nil {
 		s := &splice{c: c, up: up, target: t}
 		rec.err = s.run(ctx)
 		rec.in, rec.out = s.down.Load(), s.out.Load()

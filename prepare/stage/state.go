@@ -15,7 +15,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// The metadata of a workspace, as package client has it too.
+// Metadata is that of a workspace, with its parts, as package client has it too.
 type (
 	Metadata       = answer.Metadata
 	SkillMeta      = answer.SkillMeta

@@ -13,7 +13,7 @@ import (
 var words = map[fault.HintKind]map[string]string{
 	fault.HintBestEffort: {"": "to go on without this limit, set its bestEffort"},
 	fault.HintImage:      {"": "import the image into the engine, or name one that it has in the option image"},
-	fault.HintKey:        {"": "ask the operator for a key of this server", "*": "use a key with the scope *"},
+	fault.HintKey:        {"": "ask the operator of this server for a key, which croft key create makes", "*": "use a key with the scope *"},
 	fault.HintReset:      {"": "put it back, and reset the workspace"},
 	fault.HintSetting: {
 		"default limits":  "policies.default.limits in croft.yaml has them",
