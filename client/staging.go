@@ -16,7 +16,8 @@ import (
 
 const artifactHeader = "Croft-Artifact"
 
-// StagingMetadata is what a workspace was prepared with, and what was collected from it.
+// What a workspace was prepared with, and what was collected from it.
+
 type (
 	StagingMetadata   = answer.Metadata
 	OutputRecord      = answer.OutputRecord

@@ -12,7 +12,8 @@ import (
 	"github.com/croft-run/croft/internal/answer"
 )
 
-// RunnerComparison and the other types are what a Comparison consists of.
+// What a Comparison consists of.
+
 type (
 	RunnerComparison = answer.EvalRunnerComparison
 	Measure          = answer.EvalMeasure

@@ -138,8 +138,8 @@ func TestTransientFailuresAreRetriedWithinTenSeconds(t *testing.T) {
 		g.p.OnOpen(workspacetest.Plan{Transient: 3})
 		start := time.Now()
 		g.acquireOK(id)
-		if took := time.Since(start); took < 8*time.Second || took > 10*time.Second {
-			t.Errorf("three retries took %v, want about 10 s", took)
+		if took := time.Since(start); took < 5*time.Second || took > 10*time.Second { // each wait is random by half
+			t.Errorf("three retries took %v, want 5 to 10 s", took)
 		}
 		if n := g.p.Count("open"); n != 4 {
 			t.Errorf("%d opens, want 4", n)

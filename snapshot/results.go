@@ -6,7 +6,8 @@ import (
 	"github.com/croft-run/croft/internal/textdiff"
 )
 
-// Comparison and the other types are what Diff and Merge find, as package client has it too.
+// What Diff and Merge find, as package client has it too.
+
 type (
 	Comparison   = changes.Comparison
 	Stats        = changes.Stats
@@ -24,7 +25,8 @@ type (
 	Applied      = changes.Applied
 )
 
-// GCResult, Report and Flaw are what GC and Check return.
+// What GC and Check return.
+
 type (
 	GCResult = answer.GCResult
 	Report   = answer.Report

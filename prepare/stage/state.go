@@ -15,7 +15,8 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Metadata is that of a workspace, with its parts, as package client has it too.
+// The metadata of a workspace, as package client has it too.
+
 type (
 	Metadata       = answer.Metadata
 	SkillMeta      = answer.SkillMeta
