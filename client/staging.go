@@ -17,7 +17,8 @@ import (
 const artifactHeader = "Croft-Artifact"
 
 // What a workspace was prepared with, and what was collected from it.
-
+//
+//nolint:revive // one comment for all
 type (
 	StagingMetadata   = answer.Metadata
 	OutputRecord      = answer.OutputRecord

@@ -13,7 +13,8 @@ import (
 )
 
 // What a Comparison consists of.
-
+//
+//nolint:revive // one comment for all
 type (
 	RunnerComparison = answer.EvalRunnerComparison
 	Measure          = answer.EvalMeasure

@@ -7,7 +7,8 @@ import (
 )
 
 // What Diff and Merge find, as package client has it too.
-
+//
+//nolint:revive // one comment for all
 type (
 	Comparison   = changes.Comparison
 	Stats        = changes.Stats
@@ -26,7 +27,8 @@ type (
 )
 
 // What GC and Check return.
-
+//
+//nolint:revive // one comment for all
 type (
 	GCResult = answer.GCResult
 	Report   = answer.Report

@@ -16,7 +16,8 @@ import (
 )
 
 // The metadata of a workspace, as package client has it too.
-
+//
+//nolint:revive // one comment for all
 type (
 	Metadata       = answer.Metadata
 	SkillMeta      = answer.SkillMeta
