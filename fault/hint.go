@@ -36,7 +36,7 @@ type Hint struct {
 	Text string   `json:"text,omitempty"` // the part of the error's text that says it, if there is one
 }
 
-// Arg returns an argument, "" if there is none.
+// Arg returns an argument, "" if the hint has fewer.
 func (h Hint) Arg(i int) string {
 	if i < len(h.Args) {
 		return h.Args[i]

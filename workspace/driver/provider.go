@@ -70,7 +70,7 @@ type Features struct {
 	HasWorkspaces func(ctx context.Context) (bool, error)
 
 	// HostDir returns the directory of this host with the files of the workspace with the given id,
-	// also before it is opened; nil: there is none. A workspace in place, or one over a template, has
+	// also before it is opened; nil: the files are elsewhere. A workspace in place, or one over a template, has
 	// others.
 	HostDir func(id string) string
 

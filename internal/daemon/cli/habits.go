@@ -57,7 +57,7 @@ var otherFlags = map[string]string{
 	"-v":               "use --rw DIR or --ro DIR",
 }
 
-// otherWord says what to use instead of a word of another program, "" if it is none that is known.
+// otherWord says what to use instead of a word of another program, "" if croft does not know the word.
 func otherWord(group *cobra.Command, word string) string {
 	if use, ok := otherCommands[group.CommandPath()+" "+word]; ok {
 		return "; use: " + use
