@@ -117,7 +117,9 @@ func (r *Registry) joinOpen(ctx context.Context, id string) (f *openCall, member
 	r.openCount++
 	r.wg.Go(func() {
 		defer cancel()
-		f.e, f.err = r.openEntry(ctx, id)
+		if f.e, f.err = r.openEntry(ctx, id); fault.Of(f.err) == fault.Canceled {
+			f.err = r.whyCanceled(ctx, id, f.err)
+		}
 		r.finishOpen(id, f)
 	})
 	return f, true, nil
@@ -160,6 +162,21 @@ func (r *Registry) cancelOpen(ctx context.Context, id string) error {
 	case <-ctx.Done():
 		return fmt.Errorf("registry: wait until opening %s has ended: %w", id, ctx.Err())
 	}
+}
+
+// whyCanceled returns why an open call was canceled: the workspace was destroyed or paused meanwhile. If
+// it was not, all callers have left, or it was closed, and the error is err.
+func (r *Registry) whyCanceled(ctx context.Context, id string, err error) error {
+	ctx, cancel := cleanupContext(ctx)
+	defer cancel()
+	rec, why := r.getRecord(ctx, id)
+	if why == nil {
+		why = rec.checkUsable()
+	}
+	if why == nil {
+		return err
+	}
+	return why
 }
 
 // openEntry opens a workspace, or attaches to it, and returns its entry.
