@@ -34,7 +34,7 @@ type Command struct {
 	// that joins: the supervisor sets it right when the thread has left.
 	MaxPIDs *os.File
 
-	Procs  *os.File // cgroup.procs of version 2: the supervisor moves the command there
+	Procs  *os.File // cgroup.procs of version 2: the supervisor moves the command there, and counts
 	Events *os.File // pids.events; nil without that limit
 
 	dirs []string
@@ -121,7 +121,7 @@ func (g *Groups) createCommandV2(c *Command, id string, limits Limits) (err erro
 			return err
 		}
 	}
-	if c.Procs, err = os.OpenFile(filepath.Join(dir, "cgroup.procs"), os.O_WRONLY, 0); err != nil {
+	if c.Procs, err = os.OpenFile(filepath.Join(dir, "cgroup.procs"), os.O_RDWR, 0); err != nil {
 		return err
 	}
 	if limits[PIDs] > 0 {

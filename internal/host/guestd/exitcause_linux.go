@@ -72,11 +72,7 @@ func (c *exitCauses) Track(spec *process.Spec) (process.Tracked, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &causeTracked{Tracked: g, c: c, id: spec.ID, before: c.readCounters()}
-	if spec.Group != nil {
-		t.own = spec.Group.Events
-	}
-	return t, nil
+	return &causeTracked{Tracked: g, c: c, id: spec.ID, before: c.readCounters(), group: spec.Group}, nil
 }
 
 type causeTracked struct {
@@ -84,7 +80,12 @@ type causeTracked struct {
 	c      *exitCauses
 	id     string
 	before counters
-	own    *os.File // counts the processes that the limit of this command refused; nil without one
+	group  *process.CommandGroup // of this command alone; may be nil
+}
+
+// refused reports whether the command met its own limit of processes.
+func (g *causeTracked) refused() bool {
+	return g.group != nil && (g.group.Exceeded || g.group.Events != nil && readCounter(int(g.group.Events.Fd()), "max ") > 0)
 }
 
 // Release records the cause of a command that has ended.
@@ -94,7 +95,7 @@ func (g *causeTracked) Release() {
 	switch {
 	case after.oom > g.before.oom:
 		g.c.record(g.id, driver.CauseOOM)
-	case after.pids > g.before.pids || g.own != nil && readCounter(int(g.own.Fd()), "max ") > 0:
+	case after.pids > g.before.pids || g.refused():
 		g.c.record(g.id, driver.CausePIDs)
 	case g.c.diskFull():
 		g.c.record(g.id, driver.CauseDisk)
@@ -172,7 +173,27 @@ func (m *cgroupMover) Start(spec *process.Spec) (process.Child, error) {
 		to = int(spec.Group.Procs.Fd())
 	}
 	m.move(child.PID, to)
+	if spec.MaxPIDs > 0 && to != m.work {
+		spec.Group.Exceeded = killMore(to, spec.MaxPIDs)
+	}
 	return child, nil
+}
+
+// killMore kills the processes of a cgroup if they are more than limit, which holds for what is started
+// in a cgroup and not for what is moved there.
+func killMore(procs int, limit int64) bool {
+	var buf [16 << 10]byte
+	n, _ := unix.Pread(procs, buf[:], 0) // of a cgroup that can't be read none are killed
+	pids := strings.Fields(string(buf[:max(n, 0)]))
+	if int64(len(pids)) <= limit {
+		return false
+	}
+	for _, pid := range pids {
+		if id, err := strconv.Atoi(pid); err == nil && id > 0 {
+			unix.Kill(id, unix.SIGKILL) //nolint:errcheck // it may have ended
+		}
+	}
+	return true
 }
 
 func (m *cgroupMover) move(pid, to int) {
