@@ -216,7 +216,7 @@ func (g *Groups) openV2(f *Files, dir string, names []string) (err error) {
 	if f.SpawnDir, err = os.Open(supervisor); err != nil || len(names) == 0 || g.SharedLimits {
 		return err
 	}
-	if f.Work, err = os.OpenFile(filepath.Join(work, mainGroup, "cgroup.procs"), os.O_WRONLY, 0); err != nil {
+	if f.Work, err = os.OpenFile(filepath.Join(work, mainGroup, "cgroup.procs"), os.O_RDWR, 0); err != nil {
 		return err
 	}
 	if f.Supervisor, err = os.Open(filepath.Join(supervisor, "cgroup.procs")); err != nil {

@@ -2,6 +2,7 @@ package guestd
 
 import (
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -72,7 +73,11 @@ func (c *exitCauses) Track(spec *process.Spec) (process.Tracked, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &causeTracked{Tracked: g, c: c, id: spec.ID, before: c.readCounters(), group: spec.Group}, nil
+	t := &causeTracked{Tracked: g, c: c, id: spec.ID, before: c.readCounters()}
+	if spec.Group != nil {
+		t.own = spec.Group.Events
+	}
+	return t, nil
 }
 
 type causeTracked struct {
@@ -80,12 +85,7 @@ type causeTracked struct {
 	c      *exitCauses
 	id     string
 	before counters
-	group  *process.CommandGroup // of this command alone; may be nil
-}
-
-// refused reports whether the command met its own limit of processes.
-func (g *causeTracked) refused() bool {
-	return g.group != nil && (g.group.Exceeded || g.group.Events != nil && readCounter(int(g.group.Events.Fd()), "max ") > 0)
+	own    *os.File // counts the processes that the limit of this command refused; nil without one
 }
 
 // Release records the cause of a command that has ended.
@@ -95,7 +95,7 @@ func (g *causeTracked) Release() {
 	switch {
 	case after.oom > g.before.oom:
 		g.c.record(g.id, driver.CauseOOM)
-	case after.pids > g.before.pids || g.refused():
+	case after.pids > g.before.pids || g.own != nil && readCounter(int(g.own.Fd()), "max ") > 0:
 		g.c.record(g.id, driver.CausePIDs)
 	case g.c.diskFull():
 		g.c.record(g.id, driver.CauseDisk)
@@ -154,13 +154,17 @@ func (e oomPreferred) Start(spec *process.Spec) (process.Child, error) {
 // workload's cgroup.
 type cgroupMover struct {
 	process.Starter
-	work, guest int // descriptors of cgroup.procs
+	work, guest int   // descriptors of cgroup.procs
+	limit       int64 // of processes in work; 0 is none
+	causes      *exitCauses
 
 	mu sync.Mutex
 }
 
 // Start starts a child and moves it into the cgroup of the workload, or into its own. One
-// child starts at a time, so that what is in the guest's cgroup is this child's.
+// child starts at a time, so that what is in the guest's cgroup is this child's. The kernel does not
+// refuse what is moved: a child that started several processes before, and is above the limit with
+// them, is killed with them.
 func (m *cgroupMover) Start(spec *process.Spec) (process.Child, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -168,53 +172,44 @@ func (m *cgroupMover) Start(spec *process.Spec) (process.Child, error) {
 	if err != nil {
 		return child, err
 	}
-	to := m.work
+	to, limit := m.work, m.limit
 	if spec.Group != nil && spec.Group.Procs != nil {
-		to = int(spec.Group.Procs.Fd())
+		to, limit = int(spec.Group.Procs.Fd()), spec.MaxPIDs
 	}
-	m.move(child.PID, to)
-	if spec.MaxPIDs > 0 && to != m.work {
-		spec.Group.Exceeded = killMore(to, spec.MaxPIDs)
+	moved := m.move(child.PID, to)
+	if limit > 0 && len(moved) > 1 && int64(len(listProcesses(to))) > limit {
+		for _, pid := range moved {
+			unix.Kill(pid, unix.SIGKILL) //nolint:errcheck // it may have ended
+		}
+		m.causes.record(spec.ID, driver.CausePIDs)
 	}
 	return child, nil
 }
 
-// killMore kills the processes of a cgroup if they are more than limit, which holds for what is started
-// in a cgroup and not for what is moved there.
-func killMore(procs int, limit int64) bool {
-	var buf [16 << 10]byte
-	n, _ := unix.Pread(procs, buf[:], 0) // of a cgroup that can't be read none are killed
-	pids := strings.Fields(string(buf[:max(n, 0)]))
-	if int64(len(pids)) <= limit {
-		return false
-	}
-	for _, pid := range pids {
-		if id, err := strconv.Atoi(pid); err == nil && id > 0 {
-			unix.Kill(id, unix.SIGKILL) //nolint:errcheck // it may have ended
-		}
-	}
-	return true
-}
-
-func (m *cgroupMover) move(pid, to int) {
-	unix.Write(to, []byte(strconv.Itoa(pid))) //nolint:errcheck // the process may have ended; the loop below checks
-	self := strconv.Itoa(os.Getpid())
-	var buf [16 << 10]byte
+// move returns the processes that it moved.
+func (m *cgroupMover) move(pid, to int) (moved []int) {
+	strays := []int{pid}
 	const rounds = 100 // a fork bomb may never let the list be empty; the parent cgroup limits it
-	for range rounds {
-		n, err := unix.Pread(m.guest, buf[:], 0)
-		if err != nil {
-			return
-		}
-		strays := 0
-		for line := range strings.Lines(string(buf[:n])) {
-			if id := strings.TrimSpace(line); id != self && id != "0" {
-				strays++
-				unix.Write(to, []byte(id)) //nolint:errcheck // likewise
+	for n := 0; n <= rounds && len(strays) > 0; n++ {
+		for _, id := range strays {
+			if _, err := unix.Write(to, []byte(strconv.Itoa(id))); err == nil { // else it has ended
+				moved = append(moved, id)
 			}
 		}
-		if strays == 0 {
-			return
+		strays = slices.DeleteFunc(listProcesses(m.guest), func(id int) bool { return id == os.Getpid() || id == 0 })
+	}
+	return moved
+}
+
+// listProcesses returns the processes of a cgroup, which are 0 outside of this namespace.
+func listProcesses(procs int) []int {
+	var buf [16 << 10]byte
+	n, _ := unix.Pread(procs, buf[:], 0) // without the list nothing more is moved
+	var pids []int
+	for _, text := range strings.Fields(string(buf[:max(n, 0)])) {
+		if pid, err := strconv.Atoi(text); err == nil {
+			pids = append(pids, pid)
 		}
 	}
+	return pids
 }

@@ -215,11 +215,11 @@ func (g *daemon) startServices() error {
 	}
 	opts.LogDir = dirPath(cfg, "log")
 	opts.Tree = process.Walk{}
-	if work, ok := cfg.Descriptors[guestproto.GroupWork]; ok {
-		opts.Starter = &cgroupMover{Starter: opts.Starter, work: work, guest: cfg.Descriptors[guestproto.GroupGuest]}
-	}
 	c := newExitCauses(cfg, opts.Tree)
 	opts.Tree, opts.Cause = c, c.causeOf
+	if work, ok := cfg.Descriptors[guestproto.GroupWork]; ok {
+		opts.Starter = &cgroupMover{Starter: opts.Starter, work: work, guest: cfg.Descriptors[guestproto.GroupGuest], limit: cfg.Limits[driver.ResourcePIDs].Max, causes: c}
+	}
 	if c.oom >= 0 {
 		opts.Starter = oomPreferred{opts.Starter}
 	}

@@ -16,7 +16,7 @@ const (
 // confined thread can't start a process in another cgroup, so the guest moves each
 // process there after its start.
 const (
-	GroupWork  = "group-work"  // of the workload, to write
+	GroupWork  = "group-work"  // of the workload, to read and write
 	GroupGuest = "group-guest" // of the guest, to read
 )
 

@@ -20,7 +20,6 @@ type CommandGroup struct {
 	MaxPIDs     *os.File   // version 1: pids.max, which is set when the thread has left; nil without that limit
 	Procs       *os.File   // version 2: the Starter moves the command there
 	Events      *os.File   // counts what the limit of processes refused; nil without that limit
-	Exceeded    bool       // version 2: before it was moved it started more processes than the limit, and was killed
 }
 
 // Close closes the files.
