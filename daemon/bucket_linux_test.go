@@ -48,7 +48,9 @@ func (f *fleet) openFrom(at *replicaProcess, kind, source, id string) string {
 	return f.field("id", f.do("POST", at, "/v1/workspaces", fmt.Sprintf(`{"kind": %q, "from": {%q: %q, "crossSession": true}}`, kind, source, id), nil))
 }
 
+//
 //croft:race
+//croft:slow
 func TestReplicasShareABucket(t *testing.T) {
 	f := prepareFleet(t, testenv.NeedsPostgres(t))
 	f.env = []string{"CROFT_BUCKET=" + testenv.NeedsS3(t)}

@@ -290,7 +290,15 @@ func TestAttackRepositoriesOfTheHumanInPlace(t *testing.T) {
 		p.useGit()
 
 		id := strings.TrimSpace(p.must("ws", "exec", "here", "--detach", "--", "sh", "-c", "while :; do\n"+plantLate+"\ntouch turn; done", "agent", p.marker))
-		p.git("clone", "-q", p.dir, "during")
+		for {
+			out, status := p.run("git", "clone", "-q", p.dir, "during")
+			if status == 0 {
+				break
+			}
+			if !strings.Contains(out, "lock") { // else the agent writes to the same file just now
+				t.Fatalf("clone: %s", out)
+			}
+		}
 		for range 2 { // the agent saw the clone
 			if err := os.RemoveAll(filepath.Join(p.dir, "turn")); err != nil {
 				t.Fatal(err)

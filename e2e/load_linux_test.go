@@ -94,6 +94,8 @@ type loadProcess struct {
 // TestLoad lets SDK clients work on live workspaces while the server is killed and started
 // again. Nothing that was acknowledged is lost, errors are only those of a connection to a
 // server that is away, and nothing is left over afterwards.
+//
+//croft:slow
 func TestLoad(t *testing.T) {
 	testenv.NeedsE2B(t)
 	r := &loadRun{t: t, begin: time.Now(), name: strconv.Itoa(os.Getpid()), temp: t.TempDir(), latencies: map[string][]int{}}

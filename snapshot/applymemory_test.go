@@ -13,6 +13,8 @@ import (
 
 // TestApplyMemory: what an apply holds when it has prepared everything is bounded for each file:
 // an agent that makes very many would end the program of the user.
+//
+//croft:slow
 func TestApplyMemory(t *testing.T) {
 	const files, most = 20_000, 900 // bytes for each file: its node takes 208
 	from, to := t.TempDir(), t.TempDir()

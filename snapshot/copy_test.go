@@ -123,6 +123,8 @@ func TestPathSet(t *testing.T) {
 
 // TestLayersManyAtOnce takes a tree of layers in which many directories are opened
 // at the same time.
+//
+//croft:race
 func TestLayersManyAtOnce(t *testing.T) {
 	files := map[string]string{}
 	for i := range 300 {

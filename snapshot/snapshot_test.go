@@ -152,6 +152,8 @@ func mutate(t testing.TB, r *rand.Rand, dir string) {
 // TestRandomTrees takes random trees, restores them elsewhere, and rolls changed
 // ones back in place. CROFT_SNAPSHOT_TREES is how many, and CROFT_SNAPSHOT_SEED the
 // seed of the first.
+//
+//croft:slow
 func TestRandomTrees(t *testing.T) {
 	base := memoryDir(t)
 	s := Open(Memory(), &Options{CacheDir: filepath.Join(base, "cache")})

@@ -12,6 +12,8 @@ import (
 
 // TestEditsThatExplode: each occurrence of a short text becomes a long one, and a
 // few such edits of a small file would take all memory.
+//
+//croft:slow
 func TestEditsThatExplode(t *testing.T) {
 	env := coding(t, "w")
 	put(t, env, "w", "f", strings.Repeat("a", 5000)+"\n")

@@ -186,6 +186,7 @@ export default [{ id: "c", prompt: "p", async assert(report: any) {
 	wg.Wait()
 }
 
+//croft:slow
 func TestLimitsEndAnExecutionAlone(t *testing.T) {
 	testenv.NeedsProgram(t, "node")
 	dir := write(t, "a.ts", `import { assert } from "skillgym";

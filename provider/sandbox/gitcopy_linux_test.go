@@ -330,8 +330,10 @@ func TestGitAttacksGVisor(t *testing.T) { atLevel(t, driver.IsolationGVisor, git
 //croft:slow
 func TestGitAttacksBubblewrap(t *testing.T) { atLevel(t, driver.IsolationBubblewrap, gitAttackTests) }
 
+//croft:slow
 func TestLateAttacksUnprivileged(t *testing.T) { asNobody(t, lateAttackTests) }
 
+//croft:slow
 func TestLateAttacksGVisor(t *testing.T) { atLevel(t, driver.IsolationGVisor, lateAttackTests) }
 
 func TestLateAttacksBubblewrap(t *testing.T) { atLevel(t, driver.IsolationBubblewrap, lateAttackTests) }

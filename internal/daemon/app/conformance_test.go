@@ -106,7 +106,9 @@ func leftovers(t testing.TB, dir string) []string {
 //croft:slow-race ^(Concurrency|Shell|Sessions|Watch)
 func TestRemoteOverLocal(t *testing.T) { workspacetest.Run(t, harness("local")) }
 
+//
 //croft:slow-race ^(Concurrency|Shell|Sessions|Watch)
+//croft:slow
 func TestRemoteOverMemory(t *testing.T) { workspacetest.Run(t, harness("memory")) }
 
 //croft:slow

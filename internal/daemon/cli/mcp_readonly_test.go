@@ -137,6 +137,8 @@ var mustWork = []string{"Bash", "workspace_exec", "workspace_run", "snapshot_cre
 // TestReadOnlyByTheKernel calls every tool that changes things, with arguments that
 // would, in a directory that is open read-only, on a server that offers them
 // all. Nothing of it may change, whatever the tools believe.
+//
+//croft:slow
 func TestReadOnlyByTheKernel(t *testing.T) {
 	url, on := startUp(t)
 	dir := readOnlyTree(t)

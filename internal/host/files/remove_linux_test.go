@@ -86,6 +86,8 @@ func down(root *os.Root, closed bool) (*os.Root, error) {
 }
 
 // TestRemoveTreeAtOnce: any number may remove the same tree.
+//
+//croft:race
 func TestRemoveTreeAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	for range 5 {

@@ -15,6 +15,8 @@ import (
 
 // TestComplete: references and renames have the files that the server did not load by itself,
 // and the answer says where else the name is a text.
+//
+//croft:slow
 func TestComplete(t *testing.T) {
 	tests := []struct {
 		name, language string

@@ -14,6 +14,8 @@ import (
 
 // TestRenameKeepsPrograms: JavaScript prints the same after a rename, and a shorthand property
 // keeps its name.
+//
+//croft:slow
 func TestRenameKeepsPrograms(t *testing.T) {
 	needs(t, "typescript")
 	node, err := exec.LookPath("node")

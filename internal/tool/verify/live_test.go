@@ -246,6 +246,7 @@ var live = []struct {
 	},
 }
 
+//croft:slow
 func TestLive(t *testing.T) {
 	for _, kind := range kinds {
 		for _, tt := range live {
