@@ -3,7 +3,6 @@ package blobs
 
 import (
 	"errors"
-	"net/http"
 
 	"gocloud.dev/gcerrors"
 
@@ -30,10 +29,6 @@ func Code(err error) fault.Code {
 		return fault.DeadlineExceeded
 	case gcerrors.InvalidArgument:
 		return fault.InvalidArgument
-	}
-	var answer interface{ HTTPStatusCode() int } // of S3: gocloud.dev has no code for it
-	if errors.As(err, &answer) && (answer.HTTPStatusCode() == http.StatusUnauthorized || answer.HTTPStatusCode() == http.StatusForbidden) {
-		return fault.PermissionDenied
 	}
 	if code := fault.Of(err); code != fault.Internal {
 		return code

@@ -10,9 +10,9 @@ import (
 	"gocloud.dev/blob"
 	"gocloud.dev/blob/fileblob"
 	"gocloud.dev/blob/memblob"
-	"gocloud.dev/blob/s3blob"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/s3blob"
 )
 
 // Schemes are the URL schemes of Open.
@@ -37,11 +37,25 @@ func Open(ctx context.Context, address string) (*blob.Bucket, error) {
 		q.Set("no_tmp_dir", "true") // a rename must not cross file systems
 		u.RawQuery = q.Encode()
 	}
-	b, err := blob.OpenBucket(ctx, u.String())
+	b, err := openURL(ctx, u)
 	if err != nil {
 		return nil, fmt.Errorf("snapshot: bucket %s: %w: %w", redactURL(u), fault.InvalidArgument, err)
 	}
 	return b, nil
+}
+
+func openURL(ctx context.Context, u *url.URL) (*blob.Bucket, error) {
+	if u.Scheme != s3blob.Scheme {
+		return blob.OpenBucket(ctx, u.String())
+	}
+	q := u.Query()
+	prefix := q.Get("prefix")
+	q.Del("prefix")
+	b, err := s3blob.Open(&url.URL{Scheme: u.Scheme, Host: u.Host, RawQuery: q.Encode()})
+	if err == nil && prefix != "" {
+		b = blob.PrefixedBucket(b, prefix)
+	}
+	return b, err
 }
 
 // redactURL returns a URL without user info and query, which may hold secrets.
