@@ -3,19 +3,19 @@ package sandbox
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/host/guestproto"
 	"github.com/croft-run/croft/internal/paths"
+	"github.com/croft-run/croft/provider/sandbox/internal/entry"
+	"github.com/croft-run/croft/provider/sandbox/internal/gitdir"
 )
 
 // addGit adds the mount of an entry named .git: of its private copy, unless the workload
@@ -61,11 +61,11 @@ func (p *autorunProtection) addPrivateGit(name string) error {
 	}
 	defer unix.Close(fd) //nolint:errcheck // it was only read
 	host := filepath.Join(p.real, name)
-	c, err := p.spec.privateGit(gitSource{fd: fd, host: host, path: host})
+	c, err := p.spec.git.Get(gitdir.Source{FD: fd, Host: host, Path: host})
 	if err != nil {
 		return err
 	}
-	p.addMount(name, guestproto.Mount{Kind: guestproto.MountBind, Source: filepath.Join(p.spec.gitDir, c.ID, "git")})
+	p.addMount(name, guestproto.Mount{Kind: guestproto.MountBind, Source: filepath.Join(p.spec.git.Dir, c.ID, "git")})
 	top := path.Dir(name)
 	if path.Base(name) != ".git" {
 		top = ""
@@ -89,32 +89,32 @@ func (p *autorunProtection) addGitFile(name string) error {
 		p.addReadOnly(name)
 		return p.addSeparateGit(filepath.ToSlash(rel))
 	}
-	src, ok := locateGitDir(link, content)
-	if !ok || p.spec.gitShared || p.spec.isShown(src.host) || p.spec.checkGit(src.host) != nil {
+	src, ok := gitdir.Locate(link, content)
+	if !ok || p.spec.gitShared || p.spec.isShown(src.Host) || p.spec.checkGit(src.Host) != nil {
 		p.addReadOnly(name)
 		return nil
 	}
-	fd, err := openDirAt(unix.AT_FDCWD, src.host)
+	fd, err := entry.OpenDir(unix.AT_FDCWD, src.Host)
 	if err != nil {
-		return fmt.Errorf("%s: %w: %w", src.host, fault.Of(err), err)
+		return fmt.Errorf("%s: %w: %w", src.Host, fault.Of(err), err)
 	}
 	defer unix.Close(fd) //nolint:errcheck // it was only read
-	src.fd = fd
-	c, err := p.spec.privateGit(src)
+	src.FD = fd
+	c, err := p.spec.git.Get(src)
 	if err != nil {
 		return err
 	}
-	dir := filepath.Join(p.spec.gitDir, c.ID)
+	dir := filepath.Join(p.spec.git.Dir, c.ID)
 	p.addMount(name, guestproto.Mount{Kind: guestproto.MountBind, Source: filepath.Join(dir, "link"), ReadOnly: true})
-	p.extra = append(p.extra, guestproto.Mount{Kind: guestproto.MountBind, Source: filepath.Join(dir, "git"), Target: path.Join(gitInside, c.ID, "git")})
-	_, err = p.addConfigured(src.host, filepath.Dir(link))
+	p.extra = append(p.extra, guestproto.Mount{Kind: guestproto.MountBind, Source: filepath.Join(dir, "git"), Target: path.Join(gitdir.Inside, c.ID, "git")})
+	_, err = p.addConfigured(src.Host, filepath.Dir(link))
 	return err
 }
 
 // addSeparateGit hides a Git directory that a .git file names and that is not in another
 // one.
 func (p *autorunProtection) addSeparateGit(name string) error {
-	isRepo := slices.Contains(p.scan.repos, name) || p.late && isGit(filepath.Join(p.real, name), true)
+	isRepo := slices.Contains(p.scan.repos, name) || p.late && gitdir.IsGit(filepath.Join(p.real, name), true)
 	if p.spec.gitShared || isInGit(name) || !isRepo {
 		return nil
 	}
@@ -136,8 +136,8 @@ func (p *autorunProtection) isHidden(name string) bool {
 	if p.spec.gitShared {
 		return false
 	}
-	copied := func(c gitCopy) bool { return paths.Inside(c.Repos[0].Host, filepath.Join(p.real, name)) }
-	return isInGit(name) || p.late && p.spec.git != nil && slices.ContainsFunc(*p.spec.git, copied)
+	copied := func(c gitdir.Copy) bool { return paths.Inside(c.Repos[0].Host, filepath.Join(p.real, name)) }
+	return isInGit(name) || p.late && slices.ContainsFunc(p.spec.git.List, copied)
 }
 
 // addRepo adds the hooks and the configuration of a repository that is not copied.
@@ -211,7 +211,7 @@ func (p *autorunProtection) addConfigured(dir, top string) (perTree bool, err er
 	p.noteLinks(filepath.Join(dir, "info/attributes"), 0)
 	hooks := []string{filepath.Join(dir, "hooks")}
 	if names, err := os.ReadDir(hooks[0]); err == nil {
-		for _, e := range names[:min(len(names), maxTreeEntries)] {
+		for _, e := range names[:min(len(names), entry.MaxTree)] {
 			if e.Type()&os.ModeSymlink == 0 {
 				continue // read-only with its directory
 			}
@@ -221,23 +221,23 @@ func (p *autorunProtection) addConfigured(dir, top string) (perTree bool, err er
 		}
 	}
 	own := []string{filepath.Join(dir, "config"), filepath.Join(dir, "config.worktree")}
-	files := append(slices.Clone(own), userGitConfigs()...)
+	files := append(slices.Clone(own), gitdir.UserConfigs()...)
 	for i := 0; i < len(files) && i < maxIncludes; i++ {
 		if err := p.claimExisting(files[i]); err != nil {
 			return false, err
 		}
-		c := parseGitConfig(string(readConfig(files[i])))
-		perTree = perTree || c.perTree
-		if c.worktree != "" && i < len(own) {
-			top = configPath(dir, c.worktree)
+		c := gitdir.ParseConfig(string(gitdir.ReadConfig(files[i])))
+		perTree = perTree || c.PerTree
+		if c.Worktree != "" && i < len(own) {
+			top = gitdir.ConfigPath(dir, c.Worktree)
 		}
-		for _, name := range c.hooks {
+		for _, name := range c.Hooks {
 			for _, base := range append(p.linkedWorktrees(), top) {
-				hooks = append(hooks, configPath(base, name))
+				hooks = append(hooks, gitdir.ConfigPath(base, name))
 			}
 		}
-		for _, name := range c.includes {
-			at := configPath(filepath.Dir(files[i]), name)
+		for _, name := range c.Includes {
+			at := gitdir.ConfigPath(filepath.Dir(files[i]), name)
 			if err := p.claim(at, false); err != nil {
 				return false, err
 			}
@@ -252,49 +252,6 @@ func (p *autorunProtection) addConfigured(dir, top string) (perTree bool, err er
 		}
 	}
 	return perTree, nil
-}
-
-// maxConfigSize bounds how much of a configuration file is read.
-const maxConfigSize = 1 << 20
-
-// readConfig returns the content of a configuration file of the host, nil if there is none.
-func readConfig(name string) []byte {
-	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil
-	}
-	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil
-	}
-	data, _ := io.ReadAll(io.LimitReader(f, maxConfigSize))
-	return data
-}
-
-// userGitConfigs lists the configuration files of the user and of the host, which apply to
-// every repository.
-func userGitConfigs() []string {
-	list := []string{"/etc/gitconfig"}
-	if dir, err := os.UserConfigDir(); err == nil {
-		list = append(list, filepath.Join(dir, "git/config"))
-	}
-	if home, err := os.UserHomeDir(); err == nil {
-		list = append(list, filepath.Join(home, ".gitconfig"))
-	}
-	return list
-}
-
-// configPath returns the path of a configured name, which is relative to base.
-func configPath(base, name string) string {
-	if rest, ok := strings.CutPrefix(name, "~/"); ok {
-		if home, err := os.UserHomeDir(); err == nil {
-			return filepath.Join(home, rest)
-		}
-	}
-	if filepath.IsAbs(name) {
-		return filepath.Clean(name)
-	}
-	return filepath.Join(base, name)
 }
 
 // linkedWorktrees lists the worktrees in the directory of repositories that lie elsewhere.

@@ -19,8 +19,9 @@ import (
 
 	"github.com/croft-run/croft/internal/host/guest/supervise"
 	"github.com/croft-run/croft/internal/host/guestproto"
-	"github.com/croft-run/croft/internal/host/wsdir"
 	"github.com/croft-run/croft/internal/paths"
+	"github.com/croft-run/croft/provider/sandbox/internal/entry"
+	"github.com/croft-run/croft/provider/sandbox/internal/gitdir"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -32,16 +33,13 @@ import (
 // command, or refuse that.
 //
 // A repository that git makes inside is the workload's own: it has a file from the template
-// that git uses inside (see gitTemplateDir), or its .git is a file that names no directory of
+// that git uses inside (see gitdir.Template), or its .git is a file that names no directory of
 // the host. It stays as it is, so that the workload can use and remove it. A workload
 // that is fast enough can put that file into a repository of the host before the mount is
 // made. So what Git runs in a repository that appeared later is always compared by the scans,
 // see autorunScan.addGit.
 
 const (
-	gitTemplateDir = "template"        // below gitName: what git init and git clone copy inside
-	ownGitFile     = "croft-workspace" // file of the template
-
 	maxWatched   = 20_000 // directories; beyond, each look is a walk
 	lateInterval = 250 * time.Millisecond
 	lateFirst    = 2 * time.Millisecond // the wait before the second attempt to protect a repository; it doubles
@@ -274,7 +272,7 @@ func (w *gitWatch) walk(fd int, at lateGit, depth int, seen *int) {
 	defer dir.Close()
 	w.watchDir(fd, at) // before it is read: what appears afterwards is an event
 	entries, err := dir.ReadDir(-1)
-	if *seen += len(entries); err != nil || *seen > maxScanned || depth > maxDepth {
+	if *seen += len(entries); err != nil || *seen > maxScanned || depth > entry.MaxDepth {
 		return // the scan for autorun files gives the reason
 	}
 	for _, e := range entries {
@@ -285,7 +283,7 @@ func (w *gitWatch) walk(fd int, at lateGit, depth int, seen *int) {
 		case e.Name() == "HEAD":
 			w.bare[at] = true
 		case e.IsDir():
-			if sub, err := openDirAt(fd, e.Name()); err == nil {
+			if sub, err := entry.OpenDir(fd, e.Name()); err == nil {
 				w.walk(sub, to, depth+1, seen)
 			} else if errors.Is(err, os.ErrPermission) {
 				w.blind[to] = true
@@ -379,13 +377,13 @@ func (g *guestConn) openRepos() (open []lateGit, pending bool) {
 		case g.isCovered(host, inside, info.IsDir()):
 			if g.spec.level.mountsLate() && g.isPartial(host) {
 				pending = true
-				if isWholeGit(host) {
+				if gitdir.IsWhole(host) {
 					open = append(open, e)
 				}
 			}
-		case !isGit(host, info.IsDir()):
+		case !gitdir.IsGit(host, info.IsDir()):
 			pending = true
-		case g.gits.isHosts(e) || !isOwnGit(host, info.IsDir()):
+		case g.gits.isHosts(e) || !gitdir.IsOwn(host, info.IsDir()):
 			g.gits.setHosts(e)
 			open = append(open, e)
 		}
@@ -405,8 +403,8 @@ func (g *guestConn) openOthers() []lateGit {
 	list := slices.Collect(maps.Keys(g.gits.blind))
 	for e := range g.gits.bare {
 		at := g.gits.host(e)
-		isRepo := isGit(at, true) || exists(filepath.Join(at, "HEAD")) && exists(filepath.Join(at, "commondir"))
-		if e.rel != "" && isRepo && !g.gits.isInBare(e) && !isOwnGit(at, true) {
+		isRepo := gitdir.IsGit(at, true) || entry.Exists(filepath.Join(at, "HEAD")) && entry.Exists(filepath.Join(at, "commondir"))
+		if e.rel != "" && isRepo && !g.gits.isInBare(e) && !gitdir.IsOwn(at, true) {
 			list = append(list, e)
 		}
 	}
@@ -428,43 +426,8 @@ func (w *gitWatch) isInBare(e lateGit) bool {
 	return false
 }
 
-// exists reports whether there is an entry, also a symlink that leads nowhere.
-func exists(name string) bool {
-	_, err := os.Lstat(name)
-	return err == nil
-}
-
 // mountsLate reports whether the guest can mount while the workload runs.
 func (l *level) mountsLate() bool { return l.name == driver.IsolationNamespaces }
-
-// isGit reports whether Git takes a .git for one. git init makes objects last.
-func isGit(host string, dir bool) bool {
-	if !dir {
-		return strings.HasPrefix(string(readConfig(host)), "gitdir:")
-	}
-	return exists(filepath.Join(host, "HEAD")) && exists(filepath.Join(host, "objects")) && exists(filepath.Join(host, "refs"))
-}
-
-// isOwnGit reports whether git made a .git inside.
-func isOwnGit(host string, dir bool) bool {
-	if dir {
-		return exists(filepath.Join(host, ownGitFile))
-	}
-	content := strings.TrimSpace(strings.TrimPrefix(string(readConfig(host)), "gitdir:"))
-	to := configPath(filepath.Dir(host), content)
-	return !exists(to) || exists(filepath.Join(to, ownGitFile))
-}
-
-// isWholeGit reports whether a Git directory has a commit, and nothing is being written.
-func isWholeGit(host string) bool {
-	refs, _ := filepath.Glob(filepath.Join(host, "refs/heads/*")) // a fixed pattern
-	entries, err := os.ReadDir(host)
-	if err != nil || len(refs) == 0 && !exists(filepath.Join(host, "packed-refs")) {
-		return false
-	}
-	packs, _ := os.ReadDir(filepath.Join(host, "objects/pack"))
-	return !slices.ContainsFunc(append(entries, packs...), func(e os.DirEntry) bool { return isGitTemp(e.Name()) })
-}
 
 // isCovered reports whether mounts protect a .git.
 func (g *guestConn) isCovered(host, inside string, dir bool) bool {
@@ -473,9 +436,8 @@ func (g *guestConn) isCovered(host, inside string, dir bool) bool {
 	case dir && g.spec.gitShared:
 		names = sharedRunFiles(host, "", 0)
 	case !dir && !g.spec.gitShared:
-		content := strings.TrimSpace(strings.TrimPrefix(string(readConfig(host)), "gitdir:"))
-		to := configPath(filepath.Dir(host), content)
-		if rel, err := filepath.Rel(filepath.Dir(host), to); err == nil && !isInGit(rel) && isGit(to, true) && !isOwnGit(to, true) {
+		to := gitdir.Target(host)
+		if rel, err := filepath.Rel(filepath.Dir(host), to); err == nil && !isInGit(rel) && gitdir.IsGit(to, true) && !gitdir.IsOwn(to, true) {
 			names = append(names, path.Join("..", rel)) // of git clone --separate-git-dir
 		}
 	}
@@ -501,13 +463,13 @@ func sharedRunFiles(host, sub string, depth int) []string {
 		}
 	}
 	modules := path.Join(sub, "modules")
-	if depth > maxDepth {
+	if depth > entry.MaxDepth {
 		return names
 	}
 	filepath.WalkDir(filepath.Join(host, modules), func(name string, e os.DirEntry, err error) error { //nolint:errcheck // it returns none
 		switch rel, rerr := filepath.Rel(host, name); {
-		case err != nil || rerr != nil || !e.IsDir() || exists(filepath.Join(name, ownGitFile)):
-		case exists(filepath.Join(name, "HEAD")):
+		case err != nil || rerr != nil || !e.IsDir() || gitdir.IsOwn(name, true):
+		case entry.Exists(filepath.Join(name, "HEAD")):
 			names = append(names, sharedRunFiles(host, rel, depth+1)...)
 			return filepath.SkipDir
 		}
@@ -563,7 +525,7 @@ func (g *guestConn) isPartial(host string) bool {
 }
 
 // setPartial records which copies were made while something wrote to the .git.
-func (g *guestConn) setPartial(copies []gitCopy) {
+func (g *guestConn) setPartial(copies []gitdir.Copy) {
 	g.lateMu.Lock()
 	defer g.lateMu.Unlock()
 	g.partial = map[string]bool{}
@@ -612,19 +574,13 @@ func (h *handle) protectRepos(ctx context.Context, g *guestConn, others bool) ([
 // lateMounts makes the private copies of repositories, and returns the mounts of these. It
 // requires the guest lock.
 func (h *handle) lateMounts(ctx context.Context, g *guestConn, open []lateGit) ([]guestproto.Mount, error) {
-	m, err := h.att.Dir.Read()
+	copies, err := gitdir.Read(h.att.Dir)
 	if err != nil {
 		return nil, err
 	}
 	u := *g.spec
-	u.autorun = new(autorunState)
-	if u.git, err = gitCopiesSection.Get(m); err != nil {
-		return nil, err
-	}
-	if u.git == nil {
-		u.git = new([]gitCopy)
-	}
-	before := slices.Clone(*u.git)
+	u.autorun, u.git = new(autorunState), copies
+	before := slices.Clone(copies.List)
 	var mounts []guestproto.Mount
 	var errs []error
 	for i, top := range g.gits.tops {
@@ -639,11 +595,11 @@ func (h *handle) lateMounts(ctx context.Context, g *guestConn, open []lateGit) (
 			mounts, errs = append(mounts, list...), append(errs, err)
 		}
 	}
-	if !slices.EqualFunc(before, *u.git, func(a, b gitCopy) bool { return a.ID == b.ID }) {
-		_, err := h.att.Dir.Update(ctx, false, func(m *wsdir.State) error { return gitCopiesSection.Set(m, u.git) })
+	if !slices.EqualFunc(before, copies.List, func(a, b gitdir.Copy) bool { return a.ID == b.ID }) {
+		_, err := h.att.Dir.Update(ctx, false, copies.WriteTo)
 		errs = append(errs, err)
 	}
-	g.setPartial(*u.git)
+	g.setPartial(copies.List)
 	errs = append(errs, h.addFound(u.autorun))
 	return mounts, errors.Join(errs...)
 }
@@ -704,8 +660,8 @@ func (h *handle) lateMountsIn(u *launchSpec, top shownDir, names []string) ([]gu
 	mounts := slices.DeleteFunc(p.mountList(), func(m guestproto.Mount) bool { return m.Kind == guestproto.MountSelf && !m.ReadOnly })
 	slices.Reverse(mounts)
 	for i, m := range mounts {
-		if rest, ok := strings.CutPrefix(m.Source, u.gitDir); ok && m.Kind == guestproto.MountBind {
-			mounts[i].Source = gitInside + rest
+		if rest, ok := strings.CutPrefix(m.Source, u.git.Dir); ok && m.Kind == guestproto.MountBind {
+			mounts[i].Source = gitdir.Inside + rest
 		}
 	}
 	return mounts, errors.Join(errs...)
@@ -720,13 +676,9 @@ func (h *handle) protectConfigured(ctx context.Context, g *guestConn) (left stri
 	if g.gits == nil || g.rootfs == nil {
 		return "", nil
 	}
-	m, err := h.att.Dir.Read()
-	if err != nil {
-		return "", err
-	}
 	u := *g.spec
 	u.autorun = &autorunState{Dirs: map[string]map[string]string{}}
-	if u.git, err = gitCopiesSection.Get(m); err != nil {
+	if u.git, err = gitdir.Read(h.att.Dir); err != nil {
 		return "", err
 	}
 	var mounts []guestproto.Mount
@@ -743,7 +695,7 @@ func (h *handle) protectConfigured(ctx context.Context, g *guestConn) (left stri
 			if e.top != i || serr != nil {
 				continue
 			}
-			if mounted, _ := g.isMount(g.gits.inside(e)); mounted || g.gits.isHosts(e) || !isOwnGit(host, info.IsDir()) {
+			if mounted, _ := g.isMount(g.gits.inside(e)); mounted || g.gits.isHosts(e) || !gitdir.IsOwn(host, info.IsDir()) {
 				p.scan.gits = append(p.scan.gits, gitEntry{e.rel, info.Mode().Type()})
 			}
 		}
@@ -791,13 +743,13 @@ func (p *autorunProtection) addConfiguredGit(e gitEntry) error {
 	dir := link
 	if !e.mode.IsDir() {
 		content := string(p.readFile(e.name, 4<<10))
-		dir = configPath(filepath.Dir(link), strings.TrimSpace(strings.TrimPrefix(content, "gitdir:")))
+		dir = gitdir.ConfigPath(filepath.Dir(link), strings.TrimSpace(strings.TrimPrefix(content, "gitdir:")))
 		if !paths.Inside(p.real, dir) {
-			src, ok := locateGitDir(link, content)
+			src, ok := gitdir.Locate(link, content)
 			if !ok {
 				return nil
 			}
-			dir = src.host
+			dir = src.Host
 		} else if isInGit(dir) {
 			return nil // a worktree or submodule of another entry
 		}
@@ -931,13 +883,9 @@ func (h *handle) reportNow() {
 
 // loadPartial reads which copies are partial.
 func (g *guestConn) loadPartial(h *handle) error {
-	m, err := h.att.Dir.Read()
-	if err != nil {
-		return err
-	}
-	list, err := gitCopiesSection.Get(m)
-	if err == nil && list != nil {
-		g.setPartial(*list)
+	copies, err := gitdir.Read(h.att.Dir)
+	if err == nil {
+		g.setPartial(copies.List)
 	}
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/croft-run/croft/internal/testenv"
+	"github.com/croft-run/croft/provider/sandbox/internal/entry"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -293,7 +294,7 @@ func TestGitAttackRepositoryThatCannotBeRead(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "the repositories are made", func() bool { return exists(filepath.Join(dir, "ready")) })
+			eventually(t, "the repositories are made", func() bool { return entry.Exists(filepath.Join(dir, "ready")) })
 			if mountsLate() {
 				g, err := h.att.Guest(t.Context())
 				if err != nil {
@@ -304,7 +305,7 @@ func TestGitAttackRepositoryThatCannotBeRead(t *testing.T) {
 				git(t, dir, "clone", "-q", from, "vend")
 				eventually(t, "the clone is protected", covered)
 				put(t, filepath.Join(dir, "go"), "")
-				eventually(t, "the command has planted", func() bool { return exists(filepath.Join(dir, "planted")) })
+				eventually(t, "the command has planted", func() bool { return entry.Exists(filepath.Join(dir, "planted")) })
 				runsNothing(t, mark, dir, filepath.Join(dir, "vend"))
 			}
 			if err := s.Kill(t.Context(), 0); err != nil {
@@ -343,7 +344,7 @@ case $d in lib/*) ;; *) (echo "$PWD/fake" > $d/commondir) 2>/dev/null;; esac; do
 		os.Chmod(filepath.Join(dir, "lib"), 0o755)
 		runsNothing(t, mark, dir, filepath.Join(dir, "lib/vend"), filepath.Join(dir, "wt"))
 		git(t, filepath.Join(dir, "bare.git"), "update-ref", "refs/heads/other", "HEAD")
-		if exists(mark) {
+		if entry.Exists(mark) {
 			t.Error("git ran what was planted in the bare repository")
 		}
 	})
@@ -389,12 +390,12 @@ func TestGitAttackLateConfiguration(t *testing.T) {
 		scanAgain(t, ws)
 		want := filepath.Join(vend, "later/hooks")
 		res := script(t, ws, "true") // where the guest started again because of the new file config, it has made a placeholder
-		if warned := strings.Contains(strings.Join(res.AutorunWarnings, "\n"), want); warned == exists(filepath.Dir(want)) {
+		if warned := strings.Contains(strings.Join(res.AutorunWarnings, "\n"), want); warned == entry.Exists(filepath.Dir(want)) {
 			t.Errorf("the warnings are %q", res.AutorunWarnings)
 		}
 		scanAgain(t, ws)
 		res = plant("vend/later/hooks/pre-commit")
-		if made := exists(filepath.Join(want, "pre-commit")); made != slices.Contains(res.AutorunChanges, want) || made && !mountsLate() && mode == GitShared {
+		if made := entry.Exists(filepath.Join(want, "pre-commit")); made != slices.Contains(res.AutorunChanges, want) || made && !mountsLate() && mode == GitShared {
 			t.Errorf("made: %v; the changes are %q", made, res.AutorunChanges)
 		}
 	})

@@ -15,12 +15,13 @@ import (
 
 	"github.com/croft-run/croft/internal/autorun"
 	"github.com/croft-run/croft/internal/host/guestproto"
+	"github.com/croft-run/croft/provider/sandbox/internal/entry"
 )
 
 // A directory in place or a writable bind contains autorun files, which the user's programs
 // run outside the sandbox: Git hooks, files that Git's configuration names, editor tasks.
 //
-// Each .git is a private copy inside, see gitcopy_linux.go: nothing that the workload does
+// Each .git is a private copy inside, see package gitdir: nothing that the workload does
 // in it reaches the host. Other autorun files that exist when the guest starts are read-only
 // self bind mounts, and so is what the host's Git configuration names in the directory:
 // hooks and included files, also by symlinks and by hard links. Before each command it is
@@ -200,8 +201,8 @@ func (p *autorunProtection) addReadOnly(name string) {
 
 // hide adds a mount of an empty directory.
 func (p *autorunProtection) hide(name string) error {
-	empty := filepath.Join(p.spec.gitDir, emptyGitDir)
-	if err := os.MkdirAll(empty, 0o755); err != nil {
+	empty, err := p.spec.git.Empty()
+	if err != nil {
 		return err
 	}
 	p.addMount(name, guestproto.Mount{Kind: guestproto.MountBind, Source: empty, ReadOnly: true})
@@ -309,7 +310,7 @@ func (p *autorunProtection) resolve(name string) string {
 // workload that writes to one of these changes the file.
 func (p *autorunProtection) noteLinks(name string, depth int) {
 	var st unix.Stat_t
-	if unix.Stat(name, &st) != nil || depth > maxDepth {
+	if unix.Stat(name, &st) != nil || depth > entry.MaxDepth {
 		return
 	}
 	switch st.Mode & unix.S_IFMT {
@@ -319,7 +320,7 @@ func (p *autorunProtection) noteLinks(name string, depth int) {
 		}
 	case unix.S_IFDIR:
 		entries, err := os.ReadDir(name)
-		if err != nil || len(entries) > maxTreeEntries {
+		if err != nil || len(entries) > entry.MaxTree {
 			return
 		}
 		for _, e := range entries {

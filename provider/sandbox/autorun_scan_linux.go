@@ -2,11 +2,8 @@ package sandbox
 
 import (
 	"cmp"
-	"crypto/sha256"
 	"errors"
 	"fmt"
-	"hash"
-	"io"
 	"os"
 	"path"
 	"path/filepath"
@@ -17,6 +14,8 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/autorun"
+	"github.com/croft-run/croft/provider/sandbox/internal/entry"
+	"github.com/croft-run/croft/provider/sandbox/internal/gitdir"
 )
 
 const (
@@ -24,7 +23,6 @@ const (
 	// not started for a larger directory: what was not scanned can't be protected.
 	maxScanned = 2_000_000
 	maxRepos   = 2_000
-	maxDepth   = 100 // of nested directories; each needs a descriptor
 
 	maxFailures = 10 // directories that are too deep; then the scan ends
 )
@@ -134,14 +132,14 @@ func (s *autorunScan) walkDir(fd int, rel string, depth int, crowd bool) error {
 }
 
 func (s *autorunScan) walkSubdir(fd int, name, at string, depth int, crowd bool) error {
-	if depth >= maxDepth {
+	if depth >= entry.MaxDepth {
 		if len(s.failures) == maxFailures {
 			return fmt.Errorf("more than %d directories lie too deep: %w", maxFailures, fault.ResourceExhausted)
 		}
-		s.failures = append(s.failures, fmt.Errorf("%s lies more than %d directories deep, and is not scanned for autorun files: %w", filepath.Join(s.real, at), maxDepth, fault.ResourceExhausted))
+		s.failures = append(s.failures, fmt.Errorf("%s lies more than %d directories deep, and is not scanned for autorun files: %w", filepath.Join(s.real, at), entry.MaxDepth, fault.ResourceExhausted))
 		return nil
 	}
-	sub, err := openDirAt(fd, name)
+	sub, err := entry.OpenDir(fd, name)
 	if s.addUnreadable(at, err) || err != nil {
 		return nil // hidden inside; or gone, or replaced
 	}
@@ -171,7 +169,7 @@ func (s *autorunScan) addGit(fd int, at string, mode os.FileMode) error {
 	if err := unix.Statx(fd, ".git", unix.AT_SYMLINK_NOFOLLOW, unix.STATX_INO|unix.STATX_BTIME, &st); err == nil {
 		s.stamps[at] = directoryStamp(&st)
 	}
-	sub, err := openDirAt(fd, ".git")
+	sub, err := entry.OpenDir(fd, ".git")
 	if s.addUnreadable(at, err) || err != nil {
 		return nil
 	}
@@ -182,7 +180,7 @@ func (s *autorunScan) addGit(fd int, at string, mode os.FileMode) error {
 	if err := s.addRepo(sub, at); err != nil {
 		return err
 	}
-	modules, err := openDirAt(sub, "modules")
+	modules, err := entry.OpenDir(sub, "modules")
 	if err != nil {
 		return nil // no submodules
 	}
@@ -240,7 +238,7 @@ var gitWritten = []string{"refs", "logs", "info", "objects", "worktrees", "rebas
 // addGitLinks adds stamps of the symlinks in a repository: the host's git would write what
 // the workload chose (a message, a reflog) to the target. Git itself makes none.
 func (s *autorunScan) addGitLinks(fd int, rel string, depth int) error {
-	again, err := openDirAt(fd, ".")
+	again, err := entry.OpenDir(fd, ".")
 	if err != nil {
 		return nil // gone
 	}
@@ -250,7 +248,7 @@ func (s *autorunScan) addGitLinks(fd int, rel string, depth int) error {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	if s.visited += len(entries); s.visited > maxScanned || depth > maxDepth {
+	if s.visited += len(entries); s.visited > maxScanned || depth > entry.MaxDepth {
 		return fmt.Errorf("%s is too large or too deep: %w", rel, fault.ResourceExhausted)
 	}
 	for _, e := range entries {
@@ -264,7 +262,7 @@ func (s *autorunScan) addGitLinks(fd int, rel string, depth int) error {
 		if !e.IsDir() || depth == 0 && !written {
 			continue
 		}
-		sub, err := openDirAt(again, name)
+		sub, err := entry.OpenDir(again, name)
 		if err != nil {
 			continue // unreadable, gone or replaced
 		}
@@ -304,13 +302,13 @@ func expandLast(fd int, name string) []string {
 	if !strings.Contains(name, "*") {
 		return []string{name}
 	}
-	sub, err := openDirAt(fd, path.Dir(name))
+	sub, err := entry.OpenDir(fd, path.Dir(name))
 	if err != nil {
 		return nil
 	}
 	dir := os.NewFile(uintptr(sub), name)
 	defer dir.Close()
-	entries, _ := dir.Readdirnames(maxTreeEntries)
+	entries, _ := dir.Readdirnames(entry.MaxTree)
 	var list []string
 	for _, e := range entries {
 		if ok, err := path.Match(path.Base(name), e); ok && err == nil {
@@ -349,74 +347,17 @@ func directoryStamp(st *unix.Statx_t) string {
 // changes, whatever its size and times are. The stamp of a symlink is its target, and what
 // that contains if it lies in the directory.
 func (s *autorunScan) addStamp(fd int, name, at string) {
-	sum := sha256.New()
-	kind := s.hashEntry(fd, name, 0, new(int), sum)
+	sum := entry.NewDigest()
+	kind := sum.Add(fd, name)
 	if kind == 0 {
 		return
 	}
 	if kind == unix.S_IFLNK {
 		if to := resolveInside(s.procPath(), s.real, at); to != "" {
-			s.hashEntry(s.topFD, to, 0, new(int), sum)
+			sum.Add(s.topFD, to)
 		}
 	}
-	s.stamps[at] = fmt.Sprintf("%o %x", kind, sum.Sum(nil)[:16])
-}
-
-const (
-	// maxTreeEntries bounds the entries of one directory tree, and maxHashed the bytes of
-	// one file, whose content counts for a stamp. Beyond, the change time counts.
-	maxTreeEntries = 10_000
-	maxHashed      = 4 << 20
-)
-
-// hashEntry adds an entry, with all below a directory, to a digest. It returns the type of
-// the entry, 0 if it does not exist.
-func (s *autorunScan) hashEntry(fd int, name string, depth int, seen *int, sum hash.Hash) uint32 {
-	var st unix.Stat_t
-	if unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
-		return 0
-	}
-	kind := st.Mode & unix.S_IFMT
-	fmt.Fprintf(sum, "%s\x00%o\x00", path.Base(name), kind)
-	switch kind {
-	case unix.S_IFLNK:
-		buf := make([]byte, unix.PathMax)
-		n, _ := unix.Readlinkat(fd, name, buf)
-		sum.Write(buf[:max(n, 0)])
-	case unix.S_IFREG:
-		f, st, err := openRegular(fd, name)
-		if f == nil || err != nil {
-			fmt.Fprintf(sum, "unreadable %v", err)
-			break
-		}
-		defer f.Close()
-		if n, err := io.Copy(sum, io.LimitReader(f, maxHashed)); n == maxHashed || err != nil {
-			fmt.Fprintf(sum, "%d %d.%09d", st.Size, st.Ctim.Sec, st.Ctim.Nsec)
-		}
-		fmt.Fprintf(sum, "\x00%o", st.Mode&0o111) // whether it is executable
-	case unix.S_IFDIR:
-		s.hashDir(fd, name, depth, seen, sum)
-	}
-	return kind
-}
-
-func (s *autorunScan) hashDir(fd int, name string, depth int, seen *int, sum hash.Hash) {
-	sub, err := openDirAt(fd, name)
-	if err != nil {
-		fmt.Fprintf(sum, "unreadable")
-		return
-	}
-	dir := os.NewFile(uintptr(sub), name)
-	defer dir.Close()
-	names, err := dir.Readdirnames(-1)
-	if *seen += len(names); err != nil || *seen > maxTreeEntries || depth > maxDepth {
-		fmt.Fprintf(sum, "too large: %d", len(names))
-		return
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		s.hashEntry(sub, name, depth+1, seen, sum)
-	}
+	s.stamps[at] = fmt.Sprintf("%o %s", kind, sum)
 }
 
 func (s *autorunScan) procPath() string { return fmt.Sprintf("/proc/self/fd/%d", s.topFD) }
@@ -500,7 +441,7 @@ func plantedIn(at, name string) []string {
 	if path.Base(name) == ".git" {
 		hooks = path.Join(name, "hooks")
 		for _, file := range []string{"config", "config.worktree"} {
-			if parseGitConfig(string(readConfig(filepath.Join(at, name, file)))).runs {
+			if gitdir.ParseConfig(string(gitdir.ReadConfig(filepath.Join(at, name, file)))).Runs {
 				list = append(list, path.Join(name, file))
 			}
 		}
@@ -531,9 +472,9 @@ func findLinks(dir string, inodes map[inode]bool) ([]string, error) {
 		for _, e := range entries {
 			at := path.Join(rel, e.Name())
 			switch {
-			case e.Name() == ".git" || depth > maxDepth:
+			case e.Name() == ".git" || depth > entry.MaxDepth:
 			case e.IsDir():
-				if sub, err := openDirAt(fd, e.Name()); err == nil {
+				if sub, err := entry.OpenDir(fd, e.Name()); err == nil {
 					walk(sub, at, depth+1)
 				}
 			case e.Type().IsRegular():

@@ -13,6 +13,8 @@ import (
 	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/host/wsdir"
+	"github.com/croft-run/croft/provider/sandbox/internal/entry"
+	"github.com/croft-run/croft/provider/sandbox/internal/gitdir"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -137,7 +139,7 @@ func (h *handle) autorunChanges(must bool) (found, warnings []string) {
 		}
 	}
 	h.autorun.behind = len(warnings) > 0 || h.autorun.running > 0
-	for i, name := range slices.DeleteFunc(slices.Clone(w.Hidden), func(name string) bool { return !exists(name) }) {
+	for i, name := range slices.DeleteFunc(slices.Clone(w.Hidden), func(name string) bool { return !entry.Exists(name) }) {
 		if i == maxFailures {
 			warnings = append(warnings, fmt.Sprintf("%d more directories can't be read, and are empty inside", len(w.Hidden)-i))
 			break
@@ -306,6 +308,35 @@ func (h *handle) reportLeftovers() {
 	h.autorun.mu.Lock()
 	defer h.autorun.mu.Unlock()
 	h.autorun.queued = append(h.autorun.queued, found...)
+}
+
+// privateCommits lists the repositories in whose private copy refs changed since the copy
+// was made or since the last call.
+func (h *handle) privateCommits() []string {
+	if h.dir.State().Dir == "" && len(h.currentOptions().Binds) == 0 {
+		return nil
+	}
+	copies, err := gitdir.Read(h.att.Dir)
+	if err != nil || len(copies.List) == 0 {
+		return nil
+	}
+	h.autorun.mu.Lock()
+	defer h.autorun.mu.Unlock()
+	if h.autorun.refs == nil {
+		h.autorun.refs = map[string]string{}
+	}
+	var changed []string
+	for _, c := range copies.List {
+		was, seen := h.autorun.refs[c.ID]
+		if !seen {
+			was = c.Refs
+		}
+		now := c.RefsDigest(copies.Dir)
+		if h.autorun.refs[c.ID] = now; now != was {
+			changed = append(changed, c.Path)
+		}
+	}
+	return changed
 }
 
 // reportHidden emits events of directories that can't be read, and are empty inside.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/host/wsdir"
+	"github.com/croft-run/croft/provider/sandbox/internal/entry"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -71,8 +72,8 @@ func (t *upperWalk) walkDir(fd int, rel string, depth int) error {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	if len(t.list)+len(entries) > maxChangedPaths || depth > maxDepth {
-		return fmt.Errorf("%w: there are more than %d changes, or more than %d nested directories", fault.ResourceExhausted, maxChangedPaths, maxDepth)
+	if len(t.list)+len(entries) > maxChangedPaths || depth > entry.MaxDepth {
+		return fmt.Errorf("%w: there are more than %d changes, or more than %d nested directories", fault.ResourceExhausted, maxChangedPaths, entry.MaxDepth)
 	}
 	for _, e := range entries {
 		at := path.Join(rel, e.Name())

@@ -16,6 +16,7 @@ import (
 	"github.com/croft-run/croft/internal/host/guest"
 	"github.com/croft-run/croft/internal/host/guest/supervise"
 	"github.com/croft-run/croft/internal/host/wsdir"
+	"github.com/croft-run/croft/provider/sandbox/internal/gitdir"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -28,7 +29,7 @@ func (p *Provider) newLaunchSpec(l *level, m *wsdir.State, opts Options) (*launc
 	u := &launchSpec{
 		level: l, id: m.ID, files: p.store.Files(m), guestDir: workspaceAt(m.Dir, &opts), user: opts.userName(), policy: m.Policy, log: p.store.Path(m.ID, logName),
 		throwaway: opts.Throwaway, lower: opts.lowerDirs(), hostDir: m.Dir != "", binds: opts.Binds, sockets: opts.Sockets, volumes: p.volumeMounts(opts), rootfs: opts.RootfsDir, version: bin.Version,
-		gitDir: p.store.Path(m.ID, gitName), gitShared: opts.Git == GitShared,
+		git: &gitdir.Copies{Dir: p.store.Path(m.ID, gitdir.Name)}, gitShared: opts.Git == GitShared,
 	}
 	u.checkGit = func(dir string) error {
 		_, err := p.checkHostDir(dir)
@@ -160,8 +161,14 @@ func (p *Provider) startGuest(ctx context.Context, d wsdir.Dir, u *launchSpec) (
 		return nil, err
 	}
 	u.autorun = new(autorunState)
-	if err := u.loadGitCopies(d); err != nil {
-		return nil, fmt.Errorf("sandbox: start the guest: %w", err)
+	if u.showsHostDirs() {
+		var err error
+		if u.git, err = gitdir.Read(d); err == nil {
+			err = u.git.Sweep()
+		}
+		if err != nil {
+			return nil, fmt.Errorf("sandbox: start the guest: %w", err)
+		}
 	}
 	l := new(launch)
 	defer l.close()
@@ -183,7 +190,7 @@ func (p *Provider) launchGuest(ctx context.Context, d wsdir.Dir, u *launchSpec, 
 		return nil, fmt.Errorf("sandbox: start the guest: %w: %w", launchErrorCode(err), err)
 	}
 	rec := &supervise.Record{Key: u.key, Groups: cgroupsOf(*u).Dirs(), Made: u.autorun.Made}
-	if !u.throwaway || len(rec.Groups)+len(rec.Made)+len(*u.git) > 0 { // recorded before it is created, so that a crash leaves no leak
+	if !u.throwaway || len(rec.Groups)+len(rec.Made)+len(u.git.List) > 0 { // recorded before it is created, so that a crash leaves no leak
 		if err := u.recordLaunch(ctx, d, rec); err != nil {
 			return nil, fmt.Errorf("sandbox: start the guest: %w: %w", fault.Failed, err)
 		}
@@ -255,8 +262,8 @@ func (p *Provider) prepareLaunch(l *launch, u *launchSpec) error {
 // Git directories, and the autorun files that were found, to the state.
 func (u *launchSpec) recordLaunch(ctx context.Context, d wsdir.Dir, rec *supervise.Record) error {
 	_, err := d.Update(ctx, false, func(m *wsdir.State) error {
-		if len(*u.git) > 0 {
-			if err := gitCopiesSection.Set(m, u.git); err != nil {
+		if len(u.git.List) > 0 {
+			if err := u.git.WriteTo(m); err != nil {
 				return err
 			}
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/croft-run/croft/internal/host/cgroup"
 	"github.com/croft-run/croft/internal/host/guest/supervise"
 	"github.com/croft-run/croft/internal/host/wsdir"
+	"github.com/croft-run/croft/provider/sandbox/internal/gitdir"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -273,4 +274,20 @@ func (h *handle) setPaused(ctx context.Context, verb string, frozen bool) error 
 		return fmt.Errorf("sandbox: %s: %w: %w", verb, fault.Of(err), err)
 	}
 	return nil
+}
+
+// gitDirs lists the private copies of the workspace.
+func (h *handle) gitDirs(ctx context.Context) ([]driver.GitDir, error) {
+	if _, err := h.att.Guest(ctx); err != nil { // which makes them
+		return nil, err
+	}
+	m, err := h.att.Dir.Read()
+	if err != nil {
+		return nil, fmt.Errorf("sandbox: read the private Git directories: %w", err)
+	}
+	copies, err := gitdir.From(h.att.Dir, m)
+	if err != nil {
+		return nil, err
+	}
+	return copies.Dirs(), nil
 }

@@ -15,6 +15,8 @@ import (
 	"github.com/croft-run/croft/internal/host/guest"
 	"github.com/croft-run/croft/internal/host/guestproto"
 	"github.com/croft-run/croft/internal/host/process"
+	"github.com/croft-run/croft/internal/paths"
+	"github.com/croft-run/croft/provider/sandbox/internal/gitdir"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -93,8 +95,7 @@ type launchSpec struct {
 	commitGuard func(change func() error) error // called around the commit of a change through the mount
 	tmp         string                          // without mounts: directory of temporary files
 	autorun     *autorunState                   // receives the autorun files that were found, unless nil
-	gitDir      string                          // directory of the private copies of Git directories
-	git         *[]gitCopy                      // the private copies; receives new ones
+	git         *gitdir.Copies                  // the private copies of Git directories; receives new ones
 	gitShared   bool                            // the workload uses Git directories of the host
 	checkGit    func(dir string) error          // checks a Git directory outside the directories that are shown
 
@@ -279,10 +280,21 @@ func (p *Provider) filesTree(u launchSpec) (*os.File, error) {
 	return tree, nil
 }
 
+// cleanGitName is the directory of a workspace with the clean files of the Git directories of
+// its template, a lower layer of the overlayfs that hides those with credentials.
+const cleanGitName = "git-clean"
+
 // overlayMounts returns the overlayfs mount of a workspace with lower directories.
 func (p *Provider) overlayMounts(l *launch, u launchSpec) ([]guestproto.Mount, error) {
-	if err := addCleanGit(&u, p.layersDir()); err != nil {
-		return nil, err
+	if template := u.lower[len(u.lower)-1]; !paths.Inside(p.layersDir(), template) { // a template of Croft, in layers, has no credentials
+		clean := filepath.Join(filepath.Dir(u.layer), cleanGitName)
+		found, err := gitdir.CleanTree(template, clean)
+		if err != nil {
+			return nil, err
+		}
+		if found {
+			u.lower = append(u.lower[:len(u.lower)-1:len(u.lower)-1], clean, template)
+		}
 	}
 	m := guestproto.Mount{
 		Kind: guestproto.MountOverlay, Target: u.guestDir, ReadOnly: u.policy.ReadOnly, Data: "userxattr",
@@ -356,9 +368,25 @@ func baseEnv(u launchSpec) map[string]string {
 		"SHELL": "/bin/bash", "LANG": "C.UTF-8", "TERM": "xterm-256color", "TMPDIR": "/tmp",
 	}
 	if len(u.writableDirs()) > 0 {
-		env["GIT_TEMPLATE_DIR"] = gitInside + "/" + gitTemplateDir
+		env["GIT_TEMPLATE_DIR"] = gitdir.Template
 	}
 	maps.Copy(env, u.cacheEnv)
 	maps.Copy(env, u.policy.Env)
 	return env
+}
+
+// gitStoreMounts returns the mount of the private copies of Git directories.
+func (u *launchSpec) gitStoreMounts() ([]guestproto.Mount, error) {
+	if u.git == nil || len(u.git.List) == 0 && len(u.writableDirs()) == 0 {
+		return nil, nil
+	}
+	return u.git.Mounts()
+}
+
+// isShown reports whether a path of the host is shown inside.
+func (u *launchSpec) isShown(path string) bool {
+	if u.hostDir && paths.Inside(u.guestDir, path) {
+		return true
+	}
+	return slices.ContainsFunc(u.binds, func(b Bind) bool { return !b.Empty && paths.Inside(b.Dir, path) })
 }

@@ -1,4 +1,4 @@
-package sandbox
+package gitdir
 
 import (
 	"bytes"
@@ -12,55 +12,41 @@ import (
 
 	"github.com/croft-run/croft/internal/autorun"
 	"github.com/croft-run/croft/internal/host/files"
-	"github.com/croft-run/croft/internal/paths"
 	"github.com/croft-run/croft/secret"
 )
 
-// cleanGitName is the directory of a workspace with the clean files of the Git directories of
-// its template, below a layer of the overlayfs.
-const cleanGitName = "git-clean"
-
-// addCleanGit adds a lower layer that hides the files of Git directories of a template that hold
-// credentials by clean ones: see secret.GitFile. A template of Croft, in layers, has none.
-func addCleanGit(u *launchSpec, layers string) error {
-	template := u.lower[len(u.lower)-1]
-	if paths.Inside(layers, template) {
-		return nil
-	}
-	to := filepath.Join(filepath.Dir(u.layer), cleanGitName)
+// CleanTree writes clean forms of the files with credentials in the Git directories of a tree,
+// below the new directory to: see secret.GitFile. found says whether there are such files.
+func CleanTree(tree, to string) (found bool, err error) {
 	if err := errors.Join(files.RemoveTree(to), os.Mkdir(to, 0o755)); err != nil {
-		return err
+		return false, err
 	}
-	from, err := os.OpenRoot(template)
+	from, err := os.OpenRoot(tree)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer from.Close() //nolint:errcheck // it was only read
-	found := false
 	// The names come without the root, which looks at each directory above: a third of the time.
-	err = filepath.WalkDir(template, func(name string, e fs.DirEntry, err error) error {
+	err = filepath.WalkDir(tree, func(name string, e fs.DirEntry, err error) error {
 		switch {
 		case errors.Is(err, fs.ErrPermission), errors.Is(err, fs.ErrNotExist):
 			return nil
 		case err != nil || !e.Type().IsRegular():
 			return err
 		}
-		name = strings.TrimPrefix(name[len(template):], "/")
+		name = strings.TrimPrefix(name[len(tree):], "/")
 		clean, leaveOut := gitFileOf(from, name)
 		if clean == nil && !leaveOut {
 			return nil
 		}
-		wrote, err := writeCleanGit(from, to, name, clean)
+		wrote, err := writeClean(from, to, name, clean)
 		found = found || wrote
 		return err
 	})
-	if err == nil && found {
-		u.lower = append(u.lower[:len(u.lower)-1:len(u.lower)-1], to, template)
-	}
-	return err
+	return found, err
 }
 
-// gitFileOf is secret.GitFile for a file of a template: a Git directory is named .git or NAME.git,
+// gitFileOf is secret.GitFile for a file of a tree: a Git directory is named .git or NAME.git,
 // or has HEAD, objects and refs.
 func gitFileOf(root *os.Root, name string) (clean func([]byte) []byte, leaveOut bool) {
 	for i := range name {
@@ -84,9 +70,9 @@ func gitFileOf(root *os.Root, name string) (clean func([]byte) []byte, leaveOut 
 	return clean, leaveOut
 }
 
-// writeCleanGit writes the clean form of a file below to, with the modes of the template. What is
+// writeClean writes the clean form of a file below to, with the modes of the tree. What is
 // left out, and what is too large to be cleaned, is empty.
-func writeCleanGit(from *os.Root, to, name string, clean func([]byte) []byte) (wrote bool, err error) {
+func writeClean(from *os.Root, to, name string, clean func([]byte) []byte) (wrote bool, err error) {
 	f, err := from.Open(name)
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) {
 		return false, nil
