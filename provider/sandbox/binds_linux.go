@@ -18,6 +18,7 @@ import (
 	"github.com/croft-run/croft/internal/host/toolchain"
 	"github.com/croft-run/croft/internal/lazyregexp"
 	"github.com/croft-run/croft/internal/paths"
+	"github.com/croft-run/croft/provider/sandbox/internal/protect"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -170,30 +171,19 @@ func (p *Provider) checkHostDir(dir string) (string, error) {
 	return real, checkLinkTarget(dir, real)
 }
 
-// A checkedDir is a directory of the host that was checked, held open by a descriptor.
-// Using the descriptor instead of the path prevents a TOCTOU race: a directory that
-// takes the path later was not checked.
-type checkedDir struct {
-	file *os.File
-	real string // its path when it was checked
-}
-
-// procPath returns a path that leads to the directory, whatever is at real now.
-func (d *checkedDir) procPath() string { return fmt.Sprintf("/proc/self/fd/%d", d.file.Fd()) }
-
 // openHostDir opens a directory of the host and checks what was opened.
-func (p *Provider) openHostDir(dir string) (*checkedDir, error) {
+func (p *Provider) openHostDir(dir string) (*protect.Dir, error) {
 	f, err := os.OpenFile(dir, unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return nil, fmt.Errorf("directory %q: %w: %w", dir, fault.Of(err), err)
 	}
-	d := &checkedDir{file: f}
-	if d.real, err = os.Readlink(d.procPath()); err == nil {
+	d := &protect.Dir{File: f}
+	if d.Real, err = os.Readlink(d.ProcPath()); err == nil {
 		if err = checkNotSystem(dir); err == nil {
-			_, err = p.checkHostDir(d.real)
+			_, err = p.checkHostDir(d.Real)
 		}
 	}
-	if err == nil && !sameFile(f, d.real) {
+	if err == nil && !d.IsAt(d.Real) {
 		err = fmt.Errorf("directory %q: %w: it was moved during the check; try again", dir, fault.Unavailable)
 	}
 	if err != nil {
@@ -205,22 +195,15 @@ func (p *Provider) openHostDir(dir string) (*checkedDir, error) {
 	return d, nil
 }
 
-// sameFile reports whether path leads to the open file f.
-func sameFile(f *os.File, path string) bool {
-	here, err := f.Stat()
-	there, serr := os.Lstat(path)
-	return err == nil && serr == nil && os.SameFile(here, there)
-}
-
 // openMountSource opens and checks a directory. The guest gets its descriptor, by which
 // it verifies, after mounting, that no other directory is at target.
-func (p *Provider) openMountSource(l *launch, dir, target string) (*checkedDir, error) {
+func (p *Provider) openMountSource(l *launch, dir, target string) (*protect.Dir, error) {
 	d, err := p.openHostDir(dir)
 	if err != nil {
 		return nil, err
 	}
 	name := fmt.Sprintf("same%d", len(l.Config.Verify))
-	l.addFile(name, d.file)
+	l.addFile(name, d.File)
 	l.Config.Verify = append(l.Config.Verify, guestproto.SameFile{Path: target, File: name})
 	return d, nil
 }
@@ -247,13 +230,10 @@ func (p *Provider) extraMounts(l *launch, u launchSpec) (before, after []guestpr
 		if err != nil {
 			return nil, nil, err
 		}
-		if m.ReadOnly && !u.isLayered(b) && u.autorun != nil && !u.level.gvisor {
-			s, err := scanFIFOs(d.procPath())
-			if err != nil {
+		if m.ReadOnly && !u.isLayered(b) && !u.level.gvisor {
+			if err := u.autorun.State.AddFIFOs(d); err != nil {
 				return nil, nil, err
 			}
-			u.autorun.addDir(d.real, s)
-			u.autorun.ReadOnly = append(u.autorun.ReadOnly, d.real)
 		}
 		if paths.Inside(b.Dir, u.guestDir) { // the bind is read-only, see checkBinds
 			before = append(append(before, m), masks...)
@@ -269,7 +249,7 @@ func (p *Provider) extraMounts(l *launch, u launchSpec) (before, after []guestpr
 }
 
 // bindMount returns the mount of a bind.
-func (p *Provider) bindMount(l *launch, u launchSpec, b Bind, i int) (*checkedDir, guestproto.Mount, error) {
+func (p *Provider) bindMount(l *launch, u launchSpec, b Bind, i int) (*protect.Dir, guestproto.Mount, error) {
 	ro := b.ReadOnly || u.policy.ReadOnly
 	if u.isLayered(b) {
 		layer := filepath.Join(u.layers, "bind"+strconv.Itoa(i))
@@ -284,9 +264,9 @@ func (p *Provider) bindMount(l *launch, u launchSpec, b Bind, i int) (*checkedDi
 	if err != nil {
 		return nil, guestproto.Mount{}, err
 	}
-	source := d.real
+	source := d.Real
 	if p.ids.root && u.level.mapsIDs {
-		source = d.procPath() // this process clones the mount, not the guest
+		source = d.ProcPath() // this process clones the mount, not the guest
 	}
 	return d, guestproto.Mount{Kind: guestproto.MountBind, Source: source, Target: b.Dir, ReadOnly: ro}, nil
 }
@@ -303,13 +283,13 @@ const fifoText = "This is a FIFO of the host. A sandbox does not reach it.\n"
 
 // maskFIFOs returns mounts that mask the FIFOs in a directory of the host: a program of the
 // host may read commands from one. FIFOs that are made later are not masked, but reported:
-// see autorunChanges. gVisor opens none.
-func (u launchSpec) maskFIFOs(d *checkedDir, target string) ([]guestproto.Mount, error) {
+// see protect.Workspace.Changes. gVisor opens none.
+func (u launchSpec) maskFIFOs(d *protect.Dir, target string) ([]guestproto.Mount, error) {
 	if u.level.gvisor {
 		return nil, nil
 	}
 	var mounts []guestproto.Mount
-	root, seen := d.procPath()+"/", 0
+	root, seen := d.ProcPath()+"/", 0
 	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
 		if seen++; seen > maxFIFOEntries {
 			return fmt.Errorf("directory %q: %w: it has more than %d entries, which can't all be searched for FIFOs", target, fault.ResourceExhausted, maxFIFOEntries)
@@ -324,13 +304,13 @@ func (u launchSpec) maskFIFOs(d *checkedDir, target string) ([]guestproto.Mount,
 }
 
 // maskBind returns the mounts that mask files in a bind.
-func (u launchSpec) maskBind(d *checkedDir, b Bind) ([]guestproto.Mount, error) {
+func (u launchSpec) maskBind(d *protect.Dir, b Bind) ([]guestproto.Mount, error) {
 	var mounts []guestproto.Mount
 	for _, name := range b.hide {
 		mounts = append(mounts, guestproto.Mount{Kind: guestproto.MountMask, Target: filepath.Join(b.Dir, name), Optional: true})
 	}
 	if b.HideCredentials {
-		for name, content := range toolchain.CredentialFiles(d.real) {
+		for name, content := range toolchain.CredentialFiles(d.Real) {
 			mounts = append(mounts, guestproto.Mount{Kind: guestproto.MountMask, Target: filepath.Join(b.Dir, name), Source: content, Optional: true})
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/croft-run/croft/internal/host/guestproto"
 	"github.com/croft-run/croft/internal/host/toolchain"
 	"github.com/croft-run/croft/internal/paths"
+	"github.com/croft-run/croft/provider/sandbox/internal/protect"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -154,7 +155,7 @@ func (p *Provider) cacheMounts(l *launch, u launchSpec) ([]guestproto.Mount, err
 
 // layerMount returns an overlayfs of a directory of the host, at its own path, with upper
 // and work in layer.
-func (p *Provider) layerMount(l *launch, u launchSpec, dir, layer string) (*checkedDir, guestproto.Mount, error) {
+func (p *Provider) layerMount(l *launch, u launchSpec, dir, layer string) (*protect.Dir, guestproto.Mount, error) {
 	m := guestproto.Mount{
 		Kind: guestproto.MountOverlay, Target: dir, Data: "userxattr", Upper: filepath.Join(layer, "upper"), Work: filepath.Join(layer, "work"),
 	}
@@ -165,12 +166,12 @@ func (p *Provider) layerMount(l *launch, u launchSpec, dir, layer string) (*chec
 	if err != nil {
 		return nil, m, err
 	}
-	l.open = append(l.open, d.file)
+	l.open = append(l.open, d.File)
 	if !p.ids.root {
-		m.Lower = []string{d.real}
+		m.Lower = []string{d.Real}
 		return d, m, nil
 	}
-	lower, err := p.idmappedTree(d.procPath(), false)
+	lower, err := p.idmappedTree(d.ProcPath(), false)
 	if err != nil {
 		return nil, m, err
 	}

@@ -7,8 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
-	"sync/atomic"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/host/cgroup"
@@ -17,6 +15,7 @@ import (
 	"github.com/croft-run/croft/internal/host/guest/supervise"
 	"github.com/croft-run/croft/internal/host/wsdir"
 	"github.com/croft-run/croft/provider/sandbox/internal/gitdir"
+	"github.com/croft-run/croft/provider/sandbox/internal/protect"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -29,11 +28,14 @@ func (p *Provider) newLaunchSpec(l *level, m *wsdir.State, opts Options) (*launc
 	u := &launchSpec{
 		level: l, id: m.ID, files: p.store.Files(m), guestDir: workspaceAt(m.Dir, &opts), user: opts.userName(), policy: m.Policy, log: p.store.Path(m.ID, logName),
 		throwaway: opts.Throwaway, lower: opts.lowerDirs(), hostDir: m.Dir != "", binds: opts.Binds, sockets: opts.Sockets, volumes: p.volumeMounts(opts), rootfs: opts.RootfsDir, version: bin.Version,
-		git: &gitdir.Copies{Dir: p.store.Path(m.ID, gitdir.Name)}, gitShared: opts.Git == GitShared,
 	}
-	u.checkGit = func(dir string) error {
-		_, err := p.checkHostDir(dir)
-		return err
+	u.autorun = protect.Settings{
+		Git: &gitdir.Copies{Dir: p.store.Path(m.ID, gitdir.Name)}, Shared: opts.Git == GitShared,
+		Late:    l.name == driver.IsolationNamespaces, // whose guest can mount while the workload runs
+		IsShown: u.isShown, CheckGit: func(dir string) error {
+			_, err := p.checkHostDir(dir)
+			return err
+		},
 	}
 	if p.ids.root && l.mapsIDs {
 		u.owner = p.ids.base + workloadUID
@@ -116,16 +118,8 @@ type guestConn struct {
 	groups   *cgroup.Groups
 	owner    int // uid of files that are created; 0 is this process's user
 
-	autorun       *autorunState // autorun files at the start; nil for an adopted guest
-	autorunMounts []heldMount   // mounts that protect autorun files
-	rec           *supervise.Record
-	rootfs        *os.File // with autorunMounts or gits: the root directory in the guest's mount namespace
-
-	spec    *launchSpec  // of this process, for a guest as it runs
-	gits    *gitWatch    // nil without writable directories of the user
-	seen    atomic.Int64 // appearances that were looked at
-	lateMu  sync.Mutex
-	partial map[string]bool // guarded by lateMu: see setPartial
+	autorun *protect.Guest
+	rec     *supervise.Record
 
 	guestRoot *os.File // with imports: the workspace in the guest's mount
 	mountNS   *os.File // with imports: the guest's mount namespace
@@ -134,19 +128,19 @@ type guestConn struct {
 
 func newGuestConn(c *guest.Client, u *launchSpec) *guestConn {
 	c.WhyLost, c.Salvage = newOOMCheck(*u), guest.OutputFromLogs(u.log)
-	return &guestConn{Client: c, autorun: u.autorun, owner: u.owner, spec: u, groups: cgroupsOf(*u)}
+	return &guestConn{Client: c, owner: u.owner, groups: cgroupsOf(*u)}
 }
 
 // Close closes the connection. The guest lives on.
 func (g *guestConn) Close() error {
 	err := g.Client.Close()
-	if g.gits != nil {
-		g.gits.close()
+	if g.autorun != nil {
+		g.autorun.Close()
 	}
 	if g.root != nil {
 		err = errors.Join(err, g.root.Close())
 	}
-	for _, f := range []*os.File{g.pinnedNS, g.guestRoot, g.mountNS, g.rootfs} {
+	for _, f := range []*os.File{g.pinnedNS, g.guestRoot, g.mountNS} {
 		if f != nil {
 			f.Close()
 		}
@@ -160,11 +154,11 @@ func (p *Provider) startGuest(ctx context.Context, d wsdir.Dir, u *launchSpec) (
 	if err := p.endGuestLocked(ctx, d.Path); err != nil {
 		return nil, err
 	}
-	u.autorun = new(autorunState)
+	u.autorun.State = new(protect.State)
 	if u.showsHostDirs() {
 		var err error
-		if u.git, err = gitdir.Read(d); err == nil {
-			err = u.git.Sweep()
+		if u.autorun.Git, err = gitdir.Read(d); err == nil {
+			err = u.autorun.Git.Sweep()
 		}
 		if err != nil {
 			return nil, fmt.Errorf("sandbox: start the guest: %w", err)
@@ -177,7 +171,7 @@ func (p *Provider) startGuest(ctx context.Context, d wsdir.Dir, u *launchSpec) (
 		if code := fault.Of(err); ctx.Err() == nil && code != fault.InvalidArgument && code != fault.ResourceExhausted {
 			p.forgetProofs(u.level)
 		}
-		removePlaceholders(u.autorun.Made) //nolint:errcheck // an empty placeholder is harmless
+		protect.RemovePlaceholders(u.autorun.State.Made) //nolint:errcheck // an empty placeholder is harmless
 		return nil, errors.Join(err, p.endGuestLocked(context.WithoutCancel(ctx), d.Path))
 	}
 	return g, nil
@@ -189,8 +183,8 @@ func (p *Provider) launchGuest(ctx context.Context, d wsdir.Dir, u *launchSpec, 
 	if err := p.prepareLaunch(l, u); err != nil {
 		return nil, fmt.Errorf("sandbox: start the guest: %w: %w", launchErrorCode(err), err)
 	}
-	rec := &supervise.Record{Key: u.key, Groups: cgroupsOf(*u).Dirs(), Made: u.autorun.Made}
-	if !u.throwaway || len(rec.Groups)+len(rec.Made)+len(u.git.List) > 0 { // recorded before it is created, so that a crash leaves no leak
+	rec := &supervise.Record{Key: u.key, Groups: cgroupsOf(*u).Dirs(), Made: u.autorun.State.Made}
+	if !u.throwaway || len(rec.Groups)+len(rec.Made)+len(u.autorun.Git.List) > 0 { // recorded before it is created, so that a crash leaves no leak
 		if err := u.recordLaunch(ctx, d, rec); err != nil {
 			return nil, fmt.Errorf("sandbox: start the guest: %w: %w", fault.Failed, err)
 		}
@@ -262,15 +256,15 @@ func (p *Provider) prepareLaunch(l *launch, u *launchSpec) error {
 // Git directories, and the autorun files that were found, to the state.
 func (u *launchSpec) recordLaunch(ctx context.Context, d wsdir.Dir, rec *supervise.Record) error {
 	_, err := d.Update(ctx, false, func(m *wsdir.State) error {
-		if len(u.git.List) > 0 {
-			if err := u.git.WriteTo(m); err != nil {
+		if len(u.autorun.Git.List) > 0 {
+			if err := u.autorun.Git.WriteTo(m); err != nil {
 				return err
 			}
 		}
 		if u.throwaway {
 			return rec.PutIn(m)
 		}
-		return errors.Join(rec.PutIn(m), u.autorun.writeTo(m))
+		return errors.Join(rec.PutIn(m), u.autorun.State.WriteTo(m))
 	})
 	return err
 }
@@ -294,7 +288,7 @@ var hooks = &supervise.Hooks{
 		}
 	},
 	After: func(_ context.Context, r *supervise.Record) error {
-		removePlaceholders(r.Made) //nolint:errcheck // an empty placeholder is harmless
+		protect.RemovePlaceholders(r.Made) //nolint:errcheck // an empty placeholder is harmless
 		return cgroup.Remove(r.Groups)
 	},
 }

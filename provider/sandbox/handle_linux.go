@@ -16,6 +16,7 @@ import (
 	"github.com/croft-run/croft/internal/host/guest/supervise"
 	"github.com/croft-run/croft/internal/host/wsdir"
 	"github.com/croft-run/croft/provider/sandbox/internal/gitdir"
+	"github.com/croft-run/croft/provider/sandbox/internal/protect"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -30,11 +31,12 @@ type handle struct {
 	canImport     bool        // directories may be imported by mount, as long as the files are no overlayfs
 	viaGuestMount bool        // files are always reached through the guest's mount
 	proxy         proxies.Ref // used while att is locked
-	autorun       autorunWatch
+	autorun       *protect.Workspace
 	disk          wsdir.DiskUse
 
-	mu   sync.Mutex
-	opts Options // guarded by mu
+	mu        sync.Mutex
+	opts      Options   // guarded by mu
+	nextCheck time.Time // guarded by mu: of the mounts, for calls of module FS, at the earliest
 }
 
 // currentOptions returns the options of the workspace, which Seal changes.
@@ -85,8 +87,7 @@ func (h *handle) connectGuest(ctx context.Context) (*guestConn, error) {
 	if _, err := h.thawUnused(ctx, supervise.ReadRecord(h.att.Dir)); err != nil {
 		return nil, err
 	}
-	gits := newGitWatch(want.writableDirs())
-	g, err := h.adoptOrStart(ctx, want, gits)
+	g, err := h.adoptOrStart(ctx, want, h.autorun.Watch(want.writableDirs()))
 	if err != nil {
 		return nil, err
 	}
@@ -97,18 +98,16 @@ func (h *handle) connectGuest(ctx context.Context) (*guestConn, error) {
 		g.Relay(func(ctx context.Context) (net.Conn, error) { return h.p.proxies().Dial(ctx, h.id) })
 	}
 	h.watchFreeze(g)
-	if g.gits != nil {
-		go h.guardRepos(g)
-	}
+	g.autorun.Start()
 	return g, nil
 }
 
 // adoptOrStart adopts the guest, or starts it, and mounts the imports in it. It requires
 // the guest lock.
-func (h *handle) adoptOrStart(ctx context.Context, want *launchSpec, gits *gitWatch) (g *guestConn, err error) {
+func (h *handle) adoptOrStart(ctx context.Context, want *launchSpec, autorun *protect.Guest) (g *guestConn, err error) {
 	defer func() {
-		if g == nil && gits != nil {
-			gits.close()
+		if g == nil {
+			autorun.Close()
 		}
 	}()
 	if !want.throwaway {
@@ -117,17 +116,17 @@ func (h *handle) adoptOrStart(ctx context.Context, want *launchSpec, gits *gitWa
 		}
 	}
 	if g == nil {
-		h.reportLeftovers()
+		h.autorun.ReportLeftovers()
 		if g, err = h.p.startGuest(ctx, h.att.Dir, want); err != nil {
 			return nil, err
 		}
-		h.autorun.setFound(g.autorun, want.throwaway)
-		h.reportHidden(g.autorun)
+		h.autorun.Started(want.autorun.State, want.throwaway)
 	}
-	if g.gits = gits; gits != nil {
-		h.autorun.setShown(gits.tops)
+	g.autorun = autorun
+	if !want.level.noMounts && want.showsHostDirs() {
+		err = autorun.Attach(g.Client, &want.autorun, func() (int, error) { return g.pid(h.att.Dir, want) })
 	}
-	if err := h.openRootfs(g, want); err != nil {
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("sandbox: open the files: %w: %w", fault.Failed, err), g.Close())
 	}
 	if h.hasImports() {
@@ -181,7 +180,7 @@ func (h *handle) endOutdatedGuest(ctx context.Context, l *level, m *wsdir.State)
 // close closes the workspace. Its guest lives on.
 func (h *handle) close(ctx context.Context) error {
 	h.disk.Stop()
-	h.queueLast()
+	h.autorun.QueueLast()
 	return errors.Join(h.releaseGuest(context.WithoutCancel(ctx)), h.dir.Close())
 }
 
@@ -195,7 +194,7 @@ func (h *handle) releaseGuest(ctx context.Context) error {
 // destroy ends the guest and removes the workspace. A directory in place stays.
 func (h *handle) destroy(ctx context.Context) error {
 	h.disk.Stop()
-	h.autorunChanges(true)
+	h.autorun.Changes(true)
 	if err := h.att.ExpectEnd(ctx); err != nil {
 		return err
 	}

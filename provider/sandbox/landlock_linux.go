@@ -94,7 +94,7 @@ func (p *Provider) addGrant(l *launch, dir string, list []string) ([]string, err
 		return nil, err
 	}
 	name := fmt.Sprintf("grant%d", len(l.Files))
-	l.addFile(name, d.file)
+	l.addFile(name, d.File)
 	return append(list, "fd:"+name), nil
 }
 
@@ -105,7 +105,7 @@ func (p *Provider) addGrantWithoutCredentials(l *launch, u launchSpec, b Bind, l
 	if err != nil {
 		return nil, err
 	}
-	defer d.file.Close()
+	defer d.File.Close()
 	masks, err := u.maskBind(d, b)
 	if err != nil {
 		return nil, err

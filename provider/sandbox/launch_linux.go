@@ -17,6 +17,7 @@ import (
 	"github.com/croft-run/croft/internal/host/process"
 	"github.com/croft-run/croft/internal/paths"
 	"github.com/croft-run/croft/provider/sandbox/internal/gitdir"
+	"github.com/croft-run/croft/provider/sandbox/internal/protect"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -94,10 +95,7 @@ type launchSpec struct {
 	owner       int                             // uid on the host of files created through the mount; 0 is this process's user
 	commitGuard func(change func() error) error // called around the commit of a change through the mount
 	tmp         string                          // without mounts: directory of temporary files
-	autorun     *autorunState                   // receives the autorun files that were found, unless nil
-	git         *gitdir.Copies                  // the private copies of Git directories; receives new ones
-	gitShared   bool                            // the workload uses Git directories of the host
-	checkGit    func(dir string) error          // checks a Git directory outside the directories that are shown
+	autorun     protect.Settings                // of the autorun files; its State receives those that were found
 
 	version string // of the guest
 	key     string // digest of the settings: a guest with another key is replaced
@@ -257,7 +255,7 @@ func (p *Provider) filesMount(l *launch, u *launchSpec) (m guestproto.Mount, hel
 	if err != nil {
 		return m, nil, err
 	}
-	m.Source, u.files = d.real, d.procPath()
+	m.Source, u.files = d.Real, d.ProcPath()
 	if held, err = u.protectAutorun(l, d, u.guestDir, u.policy.ReadOnly); err != nil {
 		return m, nil, err
 	}
@@ -377,10 +375,11 @@ func baseEnv(u launchSpec) map[string]string {
 
 // gitStoreMounts returns the mount of the private copies of Git directories.
 func (u *launchSpec) gitStoreMounts() ([]guestproto.Mount, error) {
-	if u.git == nil || len(u.git.List) == 0 && len(u.writableDirs()) == 0 {
+	copies := u.autorun.Git
+	if copies == nil || len(copies.List) == 0 && len(u.writableDirs()) == 0 {
 		return nil, nil
 	}
-	return u.git.Mounts()
+	return copies.Mounts()
 }
 
 // isShown reports whether a path of the host is shown inside.

@@ -20,6 +20,7 @@ import (
 	"github.com/croft-run/croft/internal/host/guest/supervise"
 	"github.com/croft-run/croft/internal/host/guestbin"
 	"github.com/croft-run/croft/internal/host/wsdir"
+	"github.com/croft-run/croft/provider/sandbox/internal/protect"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -424,7 +425,10 @@ func (p *Provider) attachWorkspace(ctx context.Context, m *wsdir.State) (*driver
 	if h.dir, err = p.store.Attach(ctx, m, wsdir.OpenDirectory); err != nil {
 		return nil, err
 	}
-	h.autorun.behind = h.dir.AfterCrash()
+	h.autorun = &protect.Workspace{
+		ID: m.ID, Dir: p.store.Dir(m.ID), Shows: m.Dir != "" || len(h.opts.Binds) > 0, Shared: h.opts.Git == GitShared,
+		Context: p.ctx, Log: p.log, Events: p.cfg.Events, OpenDir: p.openHostDir, Freeze: h.acquireFreeze, Behind: h.dir.AfterCrash(),
+	}
 	h.att = supervise.NewAttachment(h.dir, p.store.Dir(m.ID), h.connectGuest)
 	h.viaGuestMount = m.Dir != "" && !l.noMounts || p.hasDiskImage(l, m.Policy)
 	h.dir.Via = h.filesModule
@@ -448,7 +452,7 @@ func (p *Provider) attachWorkspace(ctx context.Context, m *wsdir.State) (*driver
 	if h.opts.Template != "" {
 		files.ChangedPaths = h.changedPaths
 	}
-	if (m.Dir != "" || len(h.opts.Binds) > 0) && h.opts.Git != GitShared {
+	if h.autorun.Shows && !h.autorun.Shared {
 		files.GitDirs = h.gitDirs
 	}
 	shell := driver.ForwardShell(driver.Ask(h.shell))

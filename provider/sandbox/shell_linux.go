@@ -7,7 +7,7 @@ import (
 )
 
 // shell returns the guest's Shell. Results also have the requests that the proxy refused
-// and the changed autorun files: see autorunChanges.
+// and the changed autorun files: see package protect.
 func (h *handle) shell(ctx context.Context) (*driver.Shell, error) {
 	c, err := h.att.Guest(ctx)
 	if err != nil {
@@ -28,11 +28,11 @@ func (h *handle) shell(ctx context.Context) (*driver.Shell, error) {
 			return driver.Result{}, err
 		}
 		defer removeGroup()
-		ended := h.autorun.startCommand()
+		ended := h.autorun.StartCommand()
 		res, err := g.Shell().Run(limited, cmd)
 		if ended(); err == nil {
-			res.AutorunChanges, res.AutorunWarnings = h.autorunChanges(false)
-			res.PrivateCommits, res.Refused = h.privateCommits(), refused.Since(moment)
+			res.AutorunChanges, res.AutorunWarnings = h.autorun.Changes(false)
+			res.PrivateCommits, res.Refused = h.autorun.PrivateCommits(), refused.Since(moment)
 		}
 		return res, err
 	}
@@ -54,7 +54,7 @@ func (s autorunStarter) Start(ctx context.Context, cmd driver.Command) (*driver.
 	if err != nil {
 		return nil, err
 	}
-	s.h.autorun.startCommand()() // its end is not known
+	s.h.autorun.StartCommand()() // its end is not known
 	sess, err := g.Shell().Start(limited, cmd)
 	if started(); err != nil {
 		ended()

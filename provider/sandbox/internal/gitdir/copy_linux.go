@@ -51,10 +51,7 @@ type copier struct {
 }
 
 func (w *copier) copyAll(src Source) error {
-	if err := os.MkdirAll(filepath.Join(w.dir, "git"), 0o755); err != nil {
-		return err
-	}
-	if err := os.Mkdir(filepath.Join(w.dir, "objects"), 0o755); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Join(w.dir, "git"), 0o755), os.MkdirAll(filepath.Join(w.dir, "objects"), 0o755)); err != nil {
 		return err
 	}
 	dst, err := entry.OpenDir(unix.AT_FDCWD, filepath.Join(w.dir, "git"))
@@ -66,7 +63,13 @@ func (w *copier) copyAll(src Source) error {
 		return err
 	}
 	if src.top != "" {
-		if err := appendConfig(filepath.Join(w.dir, "git", "config"), "[core]\n\tworktree = "+quoteValue(src.top)+"\n"); err != nil {
+		config, err := os.OpenFile(filepath.Join(w.dir, "git", "config"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+		if err != nil {
+			return err
+		}
+		quoted := strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(src.top)
+		_, err = config.WriteString("\n[core]\n\tworktree = \"" + quoted + "\"\n")
+		if err = errors.Join(err, config.Close()); err != nil {
 			return err
 		}
 	}
@@ -356,19 +359,4 @@ func (w *copier) inDirs(src, dst int, name string, f func(src, dst int) error) e
 	}
 	defer unix.Close(to) //nolint:errcheck // a directory
 	return f(from, to)
-}
-
-// appendConfig appends text to a Git configuration.
-func appendConfig(name, text string) error {
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString("\n" + text)
-	return errors.Join(err, f.Close())
-}
-
-// quoteValue quotes a value for a Git configuration.
-func quoteValue(text string) string {
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(text) + `"`
 }

@@ -106,11 +106,9 @@ func (c *Copies) Dirs() []driver.GitDir {
 	for _, one := range c.List {
 		for i, r := range one.Repos {
 			at := filepath.Join(c.Dir, one.ID)
-			g := driver.GitDir{Path: one.Path, Host: r.Host, Dir: filepath.Join(at, "git", r.Sub), Objects: filepath.Join(at, "objects", strconv.Itoa(i))}
+			g := driver.GitDir{Path: r.Host, Host: r.Host, Dir: filepath.Join(at, "git", r.Sub), Objects: filepath.Join(at, "objects", strconv.Itoa(i))}
 			if i == 0 {
-				g.Worktree = one.Worktree
-			} else {
-				g.Path = r.Host
+				g.Path, g.Worktree = one.Path, one.Worktree
 			}
 			list = append(list, g)
 		}

@@ -78,7 +78,8 @@ func IsGit(host string, dir bool) bool {
 	if !dir {
 		return strings.HasPrefix(string(ReadConfig(host)), "gitdir:")
 	}
-	return entry.Exists(filepath.Join(host, "HEAD")) && entry.Exists(filepath.Join(host, "objects")) && entry.Exists(filepath.Join(host, "refs"))
+	has := func(name string) bool { return entry.Exists(filepath.Join(host, name)) }
+	return has("HEAD") && has("objects") && has("refs")
 }
 
 // IsOwn reports whether git made a .git inside.

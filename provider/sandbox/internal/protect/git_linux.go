@@ -1,4 +1,4 @@
-package sandbox
+package protect
 
 import (
 	"errors"
@@ -21,7 +21,7 @@ import (
 // addGit adds the mount of an entry named .git: of its private copy, unless the workload
 // shares the host's. One that can't be read is covered as a whole, so that a workload that
 // makes such a one prevents nothing. While the guest runs, that is so for every failure.
-func (p *autorunProtection) addGit(e gitEntry) error {
+func (p *protection) addGit(e gitEntry) error {
 	err := p.addReadableGit(e)
 	switch {
 	case err == nil, errors.Is(err, os.ErrNotExist), !p.late && !errors.Is(err, os.ErrPermission):
@@ -34,12 +34,12 @@ func (p *autorunProtection) addGit(e gitEntry) error {
 }
 
 // cover hides a directory that can't be read, and lists it as such.
-func (p *autorunProtection) cover(name string) error {
+func (p *protection) cover(name string) error {
 	p.scan.unreadable = append(p.scan.unreadable, name)
 	return p.hide(name)
 }
 
-func (p *autorunProtection) addReadableGit(e gitEntry) error {
+func (p *protection) addReadableGit(e gitEntry) error {
 	switch {
 	case slices.Contains(p.scan.unreadable, e.name):
 		return nil
@@ -47,25 +47,25 @@ func (p *autorunProtection) addReadableGit(e gitEntry) error {
 		return fmt.Errorf("%s is neither a directory nor a file, and can't be protected: %w: remove it, or copy the directory", e.name, fault.Unsupported)
 	case e.mode.IsRegular():
 		return p.addGitFile(e.name)
-	case p.spec.gitShared:
+	case p.settings.Shared:
 		return nil // it is among the repositories
 	}
 	return p.addPrivateGit(e.name)
 }
 
 // addPrivateGit hides a Git directory in the directory by its private copy.
-func (p *autorunProtection) addPrivateGit(name string) error {
+func (p *protection) addPrivateGit(name string) error {
 	fd, err := p.openDir(name)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(fd) //nolint:errcheck // it was only read
 	host := filepath.Join(p.real, name)
-	c, err := p.spec.git.Get(gitdir.Source{FD: fd, Host: host, Path: host})
+	c, err := p.settings.Git.Get(gitdir.Source{FD: fd, Host: host, Path: host})
 	if err != nil {
 		return err
 	}
-	p.addMount(name, guestproto.Mount{Kind: guestproto.MountBind, Source: filepath.Join(p.spec.git.Dir, c.ID, "git")})
+	p.addMount(name, guestproto.Mount{Kind: guestproto.MountBind, Source: filepath.Join(p.settings.Git.Dir, c.ID, "git")})
 	top := path.Dir(name)
 	if path.Base(name) != ".git" {
 		top = ""
@@ -77,7 +77,7 @@ func (p *autorunProtection) addPrivateGit(name string) error {
 // addGitFile adds the mount of a .git that is a file. A Git directory that it names in a
 // directory that is shown is a private copy there. One elsewhere is copied if it belongs to
 // the file; otherwise it is not seen inside.
-func (p *autorunProtection) addGitFile(name string) error {
+func (p *protection) addGitFile(name string) error {
 	link := filepath.Join(p.real, name)
 	content := string(p.readFile(name, 4<<10))
 	to := strings.TrimSpace(strings.TrimPrefix(content, "gitdir:"))
@@ -90,7 +90,7 @@ func (p *autorunProtection) addGitFile(name string) error {
 		return p.addSeparateGit(filepath.ToSlash(rel))
 	}
 	src, ok := gitdir.Locate(link, content)
-	if !ok || p.spec.gitShared || p.spec.isShown(src.Host) || p.spec.checkGit(src.Host) != nil {
+	if !ok || p.settings.Shared || p.settings.IsShown(src.Host) || p.settings.CheckGit(src.Host) != nil {
 		p.addReadOnly(name)
 		return nil
 	}
@@ -100,11 +100,11 @@ func (p *autorunProtection) addGitFile(name string) error {
 	}
 	defer unix.Close(fd) //nolint:errcheck // it was only read
 	src.FD = fd
-	c, err := p.spec.git.Get(src)
+	c, err := p.settings.Git.Get(src)
 	if err != nil {
 		return err
 	}
-	dir := filepath.Join(p.spec.git.Dir, c.ID)
+	dir := filepath.Join(p.settings.Git.Dir, c.ID)
 	p.addMount(name, guestproto.Mount{Kind: guestproto.MountBind, Source: filepath.Join(dir, "link"), ReadOnly: true})
 	p.extra = append(p.extra, guestproto.Mount{Kind: guestproto.MountBind, Source: filepath.Join(dir, "git"), Target: path.Join(gitdir.Inside, c.ID, "git")})
 	_, err = p.addConfigured(src.Host, filepath.Dir(link))
@@ -113,9 +113,9 @@ func (p *autorunProtection) addGitFile(name string) error {
 
 // addSeparateGit hides a Git directory that a .git file names and that is not in another
 // one.
-func (p *autorunProtection) addSeparateGit(name string) error {
+func (p *protection) addSeparateGit(name string) error {
 	isRepo := slices.Contains(p.scan.repos, name) || p.late && gitdir.IsGit(filepath.Join(p.real, name), true)
-	if p.spec.gitShared || isInGit(name) || !isRepo {
+	if p.settings.Shared || isInGit(name) || !isRepo {
 		return nil
 	}
 	p.scan.repos = slices.DeleteFunc(p.scan.repos, func(repo string) bool { return repo == name })
@@ -127,21 +127,21 @@ func isInGit(name string) bool { return slices.Contains(strings.Split(name, "/")
 
 // isHidden reports whether a path lies in a private copy: the workload does not reach the
 // host's file there.
-func (p *autorunProtection) isHidden(name string) bool {
+func (p *protection) isHidden(name string) bool {
 	for at := name; at != "."; at = path.Dir(at) {
 		if m, ok := p.mounts[at]; ok && m.Kind == guestproto.MountBind {
 			return true
 		}
 	}
-	if p.spec.gitShared {
+	if p.settings.Shared {
 		return false
 	}
 	copied := func(c gitdir.Copy) bool { return paths.Inside(c.Repos[0].Host, filepath.Join(p.real, name)) }
-	return isInGit(name) || p.late && slices.ContainsFunc(p.spec.git.List, copied)
+	return isInGit(name) || p.late && slices.ContainsFunc(p.settings.Git.List, copied)
 }
 
 // addRepo adds the hooks and the configuration of a repository that is not copied.
-func (p *autorunProtection) addRepo(dir string) error {
+func (p *protection) addRepo(dir string) error {
 	for _, h := range placeholders {
 		if err := p.reservePlaceholder(dir, h); err != nil {
 			return err
@@ -155,7 +155,7 @@ func (p *autorunProtection) addRepo(dir string) error {
 	if err != nil {
 		return err
 	}
-	shared := p.spec.gitShared && isInGit(dir)
+	shared := p.settings.Shared && isInGit(dir)
 	if perTree || shared {
 		if err := p.reservePlaceholder(dir, placeholder{name: "config.worktree"}); err != nil {
 			return err
@@ -191,7 +191,7 @@ func (p *autorunProtection) addRepo(dir string) error {
 
 // reserveAttributes reserves the attributes of a repository in its directory info, which
 // stays writable.
-func (p *autorunProtection) reserveAttributes(info string) error {
+func (p *protection) reserveAttributes(info string) error {
 	if err := p.root.Mkdir(info, 0o755); err == nil {
 		p.madeDirs = append(p.madeDirs, info)
 	}
@@ -207,7 +207,7 @@ const maxIncludes = 64
 // addConfigured adds what a repository of the host runs or includes in the directory, by
 // its configuration or by symlinks, and reports whether its worktrees have configurations
 // of their own. dir is the Git directory, and top the working tree, both paths of the host.
-func (p *autorunProtection) addConfigured(dir, top string) (perTree bool, err error) {
+func (p *protection) addConfigured(dir, top string) (perTree bool, err error) {
 	p.noteLinks(filepath.Join(dir, "info/attributes"), 0)
 	hooks := []string{filepath.Join(dir, "hooks")}
 	if names, err := os.ReadDir(hooks[0]); err == nil {
@@ -255,7 +255,7 @@ func (p *autorunProtection) addConfigured(dir, top string) (perTree bool, err er
 }
 
 // linkedWorktrees lists the worktrees in the directory of repositories that lie elsewhere.
-func (p *autorunProtection) linkedWorktrees() []string {
+func (p *protection) linkedWorktrees() []string {
 	var dirs []string
 	for _, e := range p.scan.gits {
 		if e.mode.IsRegular() && strings.Contains(string(p.readFile(e.name, 4<<10)), "/worktrees/") {

@@ -1,4 +1,4 @@
-package sandbox
+package protect
 
 import (
 	"cmp"
@@ -27,9 +27,9 @@ const (
 	maxFailures = 10 // directories that are too deep; then the scan ends
 )
 
-// An autorunScan lists the autorun files of a directory of the user. Names are relative to
+// An scan lists the autorun files of a directory of the user. Names are relative to
 // it.
-type autorunScan struct {
+type scan struct {
 	gits       []gitEntry        // entries named .git
 	repos      []string          // directories that Git takes for a repository; with shared, .git and its submodules, too
 	files      []string          // other autorun files, see package autorun
@@ -40,7 +40,7 @@ type autorunScan struct {
 	fifos      int               // FIFOs, which have stamps, too
 	onlyFIFOs  bool              // the directory is read-only
 	shared     bool              // the workload writes .git itself, so what is in it counts
-	private    map[string]string // by name, the stamp of each .git in which nothing counts while it has this stamp; nil for all, see scanAutorun
+	private    map[string]string // by name, the stamp of each .git in which nothing counts while it has this stamp; nil for all, see scanFiles
 	topFD      int               // descriptor of the directory, during the scan
 	real       string            // its path
 }
@@ -51,24 +51,24 @@ type gitEntry struct {
 	mode os.FileMode // the type
 }
 
-// scanAutorun scans a directory for autorun files. It follows no symlinks. before are the
+// scanFiles scans a directory for autorun files. It follows no symlinks. before are the
 // stamps of an earlier scan: what it names gets a stamp again. shared says that the
 // workload can write what is in .git. Otherwise private has the stamps of those that private
 // copies have covered since the guest started; nil is for a scan before that, in which none
 // counts. On an error, and if there are failures, the scan has what was found until then.
-func scanAutorun(dir string, shared bool, private, before map[string]string) (*autorunScan, error) {
-	s := &autorunScan{stamps: map[string]string{}, shared: shared, private: private}
+func scanFiles(dir string, shared bool, private, before map[string]string) (*scan, error) {
+	s := &scan{stamps: map[string]string{}, shared: shared, private: private}
 	return s, s.scan(dir, before)
 }
 
 // scanFIFOs scans a directory for FIFOs alone. The workload can use one also in a directory
 // that is read-only.
-func scanFIFOs(dir string) (*autorunScan, error) {
-	s := &autorunScan{stamps: map[string]string{}, onlyFIFOs: true}
+func scanFIFOs(dir string) (*scan, error) {
+	s := &scan{stamps: map[string]string{}, onlyFIFOs: true}
 	return s, s.scan(dir, nil)
 }
 
-func (s *autorunScan) scan(dir string, before map[string]string) error {
+func (s *scan) scan(dir string, before map[string]string) error {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err == nil {
 		if s.topFD, err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0); err == nil {
@@ -92,7 +92,7 @@ func (s *autorunScan) scan(dir string, before map[string]string) error {
 }
 
 // walkDir scans a directory and all below it. It closes fd.
-func (s *autorunScan) walkDir(fd int, rel string, depth int, crowd bool) error {
+func (s *scan) walkDir(fd int, rel string, depth int, crowd bool) error {
 	dir := os.NewFile(uintptr(fd), fmt.Sprintf("/proc/self/fd/%d", fd))
 	defer dir.Close()
 	entries, err := dir.ReadDir(-1)
@@ -131,7 +131,7 @@ func (s *autorunScan) walkDir(fd int, rel string, depth int, crowd bool) error {
 	return nil
 }
 
-func (s *autorunScan) walkSubdir(fd int, name, at string, depth int, crowd bool) error {
+func (s *scan) walkSubdir(fd int, name, at string, depth int, crowd bool) error {
 	if depth >= entry.MaxDepth {
 		if len(s.failures) == maxFailures {
 			return fmt.Errorf("more than %d directories lie too deep: %w", maxFailures, fault.ResourceExhausted)
@@ -148,7 +148,7 @@ func (s *autorunScan) walkSubdir(fd int, name, at string, depth int, crowd bool)
 
 // addUnreadable adds a directory that this user may not read: the workload, which is the
 // same user, could change its mode.
-func (s *autorunScan) addUnreadable(at string, err error) bool {
+func (s *scan) addUnreadable(at string, err error) bool {
 	if !errors.Is(err, unix.EACCES) && !errors.Is(err, unix.EPERM) {
 		return false
 	}
@@ -157,7 +157,7 @@ func (s *autorunScan) addUnreadable(at string, err error) bool {
 }
 
 // addGit adds an entry named .git, in the directory fd.
-func (s *autorunScan) addGit(fd int, at string, mode os.FileMode) error {
+func (s *scan) addGit(fd int, at string, mode os.FileMode) error {
 	if s.gits = append(s.gits, gitEntry{at, mode}); len(s.gits)+len(s.repos) > maxRepos {
 		return errTooManyRepos
 	}
@@ -192,20 +192,10 @@ var errTooManyRepos = fmt.Errorf("it contains more than %d repositories: %w: nam
 // isBareRepo reports whether Git treats a directory itself as a repository: one with HEAD,
 // and with objects and refs or a file that names where these are.
 func isBareRepo(entries []os.DirEntry) bool {
-	var head, objects, refs, common bool
-	for _, e := range entries {
-		switch e.Name() {
-		case "HEAD":
-			head = true
-		case "objects":
-			objects = true
-		case "refs":
-			refs = true
-		case "commondir":
-			common = true
-		}
+	has := func(name string) bool {
+		return slices.ContainsFunc(entries, func(e os.DirEntry) bool { return e.Name() == name })
 	}
-	return head && (objects && refs || common)
+	return has("HEAD") && (has("objects") && has("refs") || has("commondir"))
 }
 
 // gitRunFiles are what Git runs or includes in a repository. Those of an unfinished rebase
@@ -216,7 +206,7 @@ var gitRunFiles = []string{
 }
 
 // addRepo adds a repository that the workload can write.
-func (s *autorunScan) addRepo(fd int, rel string) error {
+func (s *scan) addRepo(fd int, rel string) error {
 	if s.repos = append(s.repos, rel); len(s.gits)+len(s.repos) > maxRepos {
 		return errTooManyRepos
 	}
@@ -237,7 +227,7 @@ var gitWritten = []string{"refs", "logs", "info", "objects", "worktrees", "rebas
 
 // addGitLinks adds stamps of the symlinks in a repository: the host's git would write what
 // the workload chose (a message, a reflog) to the target. Git itself makes none.
-func (s *autorunScan) addGitLinks(fd int, rel string, depth int) error {
+func (s *scan) addGitLinks(fd int, rel string, depth int) error {
 	again, err := entry.OpenDir(fd, ".")
 	if err != nil {
 		return nil // gone
@@ -280,7 +270,7 @@ const gitLinkStamp = "symlink in a repository: "
 
 // addFiles adds the autorun files that an entry is or contains, by their names. In a crowd
 // only repositories count.
-func (s *autorunScan) addFiles(fd int, name, at string, crowd bool) {
+func (s *scan) addFiles(fd int, name, at string, crowd bool) {
 	if autorun.IsRepository(name) {
 		s.addRepository(fd, name, at)
 	}
@@ -320,14 +310,14 @@ func expandLast(fd int, name string) []string {
 
 // addRepository adds a repository of another version control than Git. What it contains
 // changes with each command of that; its configuration is among autorun.Files.
-func (s *autorunScan) addRepository(fd int, name, at string) {
+func (s *scan) addRepository(fd int, name, at string) {
 	if !s.addDirectory(fd, name, at) {
 		s.addStamp(fd, name, at)
 	}
 }
 
 // addDirectory adds a stamp of a directory that stays the same when files in it change.
-func (s *autorunScan) addDirectory(fd int, name, at string) bool {
+func (s *scan) addDirectory(fd int, name, at string) bool {
 	var st unix.Statx_t
 	err := unix.Statx(fd, name, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_TYPE|unix.STATX_INO|unix.STATX_BTIME, &st)
 	if err != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
@@ -346,7 +336,7 @@ func directoryStamp(st *unix.Statx_t) string {
 // addStamp records the type and the content of an entry, so that a later scan detects
 // changes, whatever its size and times are. The stamp of a symlink is its target, and what
 // that contains if it lies in the directory.
-func (s *autorunScan) addStamp(fd int, name, at string) {
+func (s *scan) addStamp(fd int, name, at string) {
 	sum := entry.NewDigest()
 	kind := sum.Add(fd, name)
 	if kind == 0 {
@@ -360,7 +350,7 @@ func (s *autorunScan) addStamp(fd int, name, at string) {
 	s.stamps[at] = fmt.Sprintf("%o %s", kind, sum)
 }
 
-func (s *autorunScan) procPath() string { return fmt.Sprintf("/proc/self/fd/%d", s.topFD) }
+func (s *scan) procPath() string { return fmt.Sprintf("/proc/self/fd/%d", s.topFD) }
 
 // resolveInside resolves the symlink at in a directory, which is open as top and has the
 // path real. It returns the target's path in the directory, "" if the target is outside or
@@ -387,7 +377,7 @@ func resolveInside(top, real, at string) string {
 const absentStamp = "absent"
 
 // addFIFO records a FIFO. Its times change with its use, so its inode counts.
-func (s *autorunScan) addFIFO(fd int, name, at string) {
+func (s *scan) addFIFO(fd int, name, at string) {
 	var st unix.Stat_t
 	if unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
 		s.stamps[at] = fmt.Sprintf("%s%d", fifoStamp, st.Ino)
@@ -400,11 +390,11 @@ const fifoStamp = "FIFO: "
 
 // isEmpty reports whether the directory contains no autorun files, and nothing that may be
 // one.
-func (s *autorunScan) isEmpty() bool { return len(s.stamps)-s.fifos+len(s.unreadable) == 0 }
+func (s *scan) isEmpty() bool { return len(s.stamps)-s.fifos+len(s.unreadable) == 0 }
 
 // changedSince lists the autorun files that are new or have another stamp. Those at the top
 // are first: tools run them most often.
-func (s *autorunScan) changedSince(before map[string]string) []string {
+func (s *scan) changedSince(before map[string]string) []string {
 	var changed []string
 	for name, stamp := range s.stamps {
 		if before[name] != stamp && !s.isInNewRepo(name, before) {
@@ -419,7 +409,7 @@ func (s *autorunScan) changedSince(before map[string]string) []string {
 
 // isInNewRepo reports whether a file lies in a .git that is new itself, which is reported in
 // its place.
-func (s *autorunScan) isInNewRepo(name string, before map[string]string) bool {
+func (s *scan) isInNewRepo(name string, before map[string]string) bool {
 	if strings.HasPrefix(s.stamps[name], gitLinkStamp) {
 		return false
 	}

@@ -1,4 +1,4 @@
-package sandbox
+package protect
 
 import (
 	"errors"
@@ -27,7 +27,7 @@ var placeholders = []placeholder{{name: "commondir", content: ".\n"}, {name: "co
 
 // reservePlaceholder adds a file that Git reads, and creates it if it does not exist. The
 // guest holds a flock on what was created, as long as it lives.
-func (p *autorunProtection) reservePlaceholder(dir string, h placeholder) error {
+func (p *protection) reservePlaceholder(dir string, h placeholder) error {
 	if p.late {
 		return nil
 	}
@@ -57,7 +57,7 @@ func (p *autorunProtection) reservePlaceholder(dir string, h placeholder) error 
 	return nil
 }
 
-func (p *autorunProtection) createPlaceholder(dir, name string, h placeholder) error {
+func (p *protection) createPlaceholder(dir, name string, h placeholder) error {
 	if h.dir {
 		if err := p.root.Mkdir(name, 0o755); err != nil {
 			return err
@@ -84,7 +84,7 @@ func (p *autorunProtection) createPlaceholder(dir, name string, h placeholder) e
 
 // isOurPlaceholder reports whether an existing file is a placeholder of this or another
 // guest.
-func (p *autorunProtection) isOurPlaceholder(name string, h placeholder) bool {
+func (p *protection) isOurPlaceholder(name string, h placeholder) bool {
 	if h.dir || h.content == "" {
 		return false // it could be an empty one of the user
 	}
@@ -93,20 +93,20 @@ func (p *autorunProtection) isOurPlaceholder(name string, h placeholder) bool {
 
 // lockPlaceholder passes a shared flock on a placeholder to the guest, which shows other
 // processes that the placeholder is in use.
-func (p *autorunProtection) lockPlaceholder(name string) error {
+func (p *protection) lockPlaceholder(name string) error {
 	f, err := p.root.Open(name)
 	if err != nil {
 		return fmt.Errorf("reserve %s: %w: %w", name, fault.Of(err), err)
 	}
-	p.launch.addFile(fmt.Sprintf("reserved%d", len(p.launch.Files)), f)
+	p.keep(f)
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB); err != nil {
 		return fmt.Errorf("reserve %s: %w: %w", name, fault.Unavailable, err)
 	}
 	return nil
 }
 
-// removePlaceholders removes placeholders that no guest uses and whose content is unchanged.
-func removePlaceholders(made []string) error {
+// RemovePlaceholders removes placeholders that no guest uses and whose content is unchanged.
+func RemovePlaceholders(made []string) error {
 	var errs []error
 	for _, name := range made {
 		if err := removePlaceholder(name); err != nil && !errors.Is(err, os.ErrNotExist) {
