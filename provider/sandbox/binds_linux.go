@@ -16,6 +16,7 @@ import (
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/host/guestproto"
 	"github.com/croft-run/croft/internal/host/toolchain"
+	"github.com/croft-run/croft/internal/host/wsdir"
 	"github.com/croft-run/croft/internal/lazyregexp"
 	"github.com/croft-run/croft/internal/paths"
 	"github.com/croft-run/croft/provider/sandbox/internal/protect"
@@ -33,17 +34,23 @@ type visibleDir struct {
 	readOnly bool
 }
 
+// hostDirs checks directories of the host that are to be shown.
+type hostDirs struct {
+	store      *wsdir.Store
+	afterCheck func(dir string) // in tests: called between the check of a directory and its mount
+}
+
 // checkBinds checks the bind mounts of a workspace by the rules for a directory in
 // place. A bind, or the workspace, may lie in a bind that is read-only: the outer one is
 // mounted first, and the workload can't move what is in it. Otherwise none may contain
 // another.
-func (p *Provider) checkBinds(spec driver.Spec, opts *Options) error {
+func (h *hostDirs) checkBinds(spec driver.Spec, opts *Options) error {
 	if len(opts.Binds) > maxBinds {
 		return fmt.Errorf("%d directories: %w: at most %d can be shown", len(opts.Binds), fault.InvalidArgument, maxBinds)
 	}
 	taken := []visibleDir{{homeOf(opts.userName()), false}, {workspaceAt(spec.Dir, opts), false}}
 	for i, b := range opts.Binds {
-		if _, err := p.checkHostDir(b.Dir); err != nil && !b.isMissing() {
+		if _, err := h.check(b.Dir); err != nil && !b.isMissing() {
 			return err
 		}
 		b.Dir, b.ReadOnly = filepath.Clean(b.Dir), b.ReadOnly || b.Empty || b.HideCredentials
@@ -155,13 +162,13 @@ func (o *Options) checkGuestPath(spec driver.Spec, l *level) error {
 	return checkNotSystem(o.At)
 }
 
-// checkHostDir checks a directory that is to be mounted, and returns its path without
+// check checks a directory that is to be mounted, and returns its path without
 // symlinks.
-func (p *Provider) checkHostDir(dir string) (string, error) {
+func (h *hostDirs) check(dir string) (string, error) {
 	if err := checkNotSystem(dir); err != nil {
 		return "", err
 	}
-	real, err := p.store.CheckHost(dir)
+	real, err := h.store.CheckHost(dir)
 	if err != nil {
 		return "", err
 	}
@@ -171,8 +178,8 @@ func (p *Provider) checkHostDir(dir string) (string, error) {
 	return real, checkLinkTarget(dir, real)
 }
 
-// openHostDir opens a directory of the host and checks what was opened.
-func (p *Provider) openHostDir(dir string) (*protect.Dir, error) {
+// open opens a directory of the host and checks what was opened.
+func (h *hostDirs) open(dir string) (*protect.Dir, error) {
 	f, err := os.OpenFile(dir, unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return nil, fmt.Errorf("directory %q: %w: %w", dir, fault.Of(err), err)
@@ -180,7 +187,7 @@ func (p *Provider) openHostDir(dir string) (*protect.Dir, error) {
 	d := &protect.Dir{File: f}
 	if d.Real, err = os.Readlink(d.ProcPath()); err == nil {
 		if err = checkNotSystem(dir); err == nil {
-			_, err = p.checkHostDir(d.Real)
+			_, err = h.check(d.Real)
 		}
 	}
 	if err == nil && !d.IsAt(d.Real) {
@@ -189,16 +196,16 @@ func (p *Provider) openHostDir(dir string) (*protect.Dir, error) {
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	if p.afterDirCheck != nil {
-		p.afterDirCheck(dir)
+	if h.afterCheck != nil {
+		h.afterCheck(dir)
 	}
 	return d, nil
 }
 
 // openMountSource opens and checks a directory. The guest gets its descriptor, by which
 // it verifies, after mounting, that no other directory is at target.
-func (p *Provider) openMountSource(l *launch, dir, target string) (*protect.Dir, error) {
-	d, err := p.openHostDir(dir)
+func (h *hostDirs) openMountSource(l *launch, dir, target string) (*protect.Dir, error) {
+	d, err := h.open(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -253,14 +260,14 @@ func (p *Provider) bindMount(l *launch, u launchSpec, b Bind, i int) (*protect.D
 	ro := b.ReadOnly || u.policy.ReadOnly
 	if u.isLayered(b) {
 		layer := filepath.Join(u.layers, "bind"+strconv.Itoa(i))
-		if err := p.resetLayer(layer); err != nil {
+		if err := p.ids.resetLayer(layer); err != nil {
 			return nil, guestproto.Mount{}, err
 		}
 		d, m, err := p.layerMount(l, u, b.Dir, layer)
 		m.ReadOnly = ro
 		return d, m, err
 	}
-	d, err := p.openMountSource(l, b.Dir, b.Dir)
+	d, err := p.dirs.openMountSource(l, b.Dir, b.Dir)
 	if err != nil {
 		return nil, guestproto.Mount{}, err
 	}
@@ -321,20 +328,23 @@ func (u launchSpec) maskBind(d *protect.Dir, b Bind) ([]guestproto.Mount, error)
 	return append(mounts, fifos...), err
 }
 
-// cloneBinds replaces binds by detached mounts, for a guest that has no permission to
-// reach their sources. The mounts are idmapped: their owner is the workload.
-func (p *Provider) cloneBinds(l *launch, mounts []guestproto.Mount, name string, kernel bool) error {
-	for i, m := range mounts {
+// cloneBinds replaces binds by detached mounts, if the guest has no permission to reach
+// their sources. The mounts are idmapped: their owner is the workload.
+func (i ids) cloneBinds(l *launch, mounts []guestproto.Mount, name string, kernel bool) error {
+	if !i.root {
+		return nil
+	}
+	for n, m := range mounts {
 		if m.Kind != guestproto.MountBind {
 			continue
 		}
-		tree, err := p.idmappedTree(m.Source, kernel)
+		tree, err := i.idmappedTree(m.Source, kernel)
 		if err != nil {
 			return err
 		}
-		at := fmt.Sprintf("%s%d", name, i)
+		at := fmt.Sprintf("%s%d", name, n)
 		l.addFile(at, tree)
-		mounts[i].Kind, mounts[i].Source = guestproto.MountFD, at
+		mounts[n].Kind, mounts[n].Source = guestproto.MountFD, at
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ const cachesName = "caches"
 // checkCaches checks the caches of a workspace by the rules for binds. None may contain the
 // workspace, a bind or another cache, nor lie in one. Only the home of a cache may contain
 // read-only binds and further caches.
-func (p *Provider) checkCaches(spec driver.Spec, opts *Options) error {
+func (h *hostDirs) checkCaches(spec driver.Spec, opts *Options) error {
 	if len(opts.Caches) > maxCaches {
 		return fmt.Errorf("%d caches: %w: at most %d are possible", len(opts.Caches), fault.InvalidArgument, maxCaches)
 	}
@@ -41,7 +41,7 @@ func (p *Provider) checkCaches(spec driver.Spec, opts *Options) error {
 			return err
 		}
 		c.Dir = filepath.Clean(c.Dir)
-		if _, err := p.checkHostDir(c.Dir); err != nil && c.exists() {
+		if _, err := h.check(c.Dir); err != nil && c.exists() {
 			return err
 		}
 		if c.Home != "" {
@@ -162,7 +162,7 @@ func (p *Provider) layerMount(l *launch, u launchSpec, dir, layer string) (*prot
 	if !u.policy.Durable {
 		m.Data += ",volatile"
 	}
-	d, err := p.openHostDir(dir)
+	d, err := p.dirs.open(dir)
 	if err != nil {
 		return nil, m, err
 	}
@@ -171,7 +171,7 @@ func (p *Provider) layerMount(l *launch, u launchSpec, dir, layer string) (*prot
 		m.Lower = []string{d.Real}
 		return d, m, nil
 	}
-	lower, err := p.idmappedTree(d.ProcPath(), false)
+	lower, err := p.ids.idmappedTree(d.ProcPath(), false)
 	if err != nil {
 		return nil, m, err
 	}

@@ -34,9 +34,9 @@ func (h *handle) changedPaths(ctx context.Context) ([]driver.ChangedPath, error)
 	if err != nil {
 		return nil, err
 	}
-	isDelta := func(dir string) bool { whole, _ := h.p.splitDelta(dir); return whole != "" }
+	isDelta := func(dir string) bool { whole, _ := h.p.layers.split(dir); return whole != "" }
 	ownLayers := slices.DeleteFunc(slices.Clone(o.Layers), isDelta)
-	if o.Template == "" || len(ownLayers) > 0 || len(o.Sealed) > 0 || h.p.hasDiskImage(l, m.Policy) || h.hasImports() {
+	if o.Template == "" || len(ownLayers) > 0 || len(o.Sealed) > 0 || h.p.ids.hasDiskImage(l, m.Policy) || h.hasImports() {
 		return nil, fmt.Errorf("sandbox: changed paths: %w: the workspace is not a single layer over its template", fault.Unsupported)
 	}
 	t := &upperWalk{ctx: ctx}

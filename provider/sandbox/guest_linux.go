@@ -33,14 +33,14 @@ func (p *Provider) newLaunchSpec(l *level, m *wsdir.State, opts Options) (*launc
 		Git: &gitdir.Copies{Dir: p.store.Path(m.ID, gitdir.Name)}, Shared: opts.Git == GitShared,
 		Late:    l.name == driver.IsolationNamespaces, // whose guest can mount while the workload runs
 		IsShown: u.isShown, CheckGit: func(dir string) error {
-			_, err := p.checkHostDir(dir)
+			_, err := p.dirs.check(dir)
 			return err
 		},
 	}
 	if p.ids.root && l.mapsIDs {
 		u.owner = p.ids.base + workloadUID
 	}
-	if p.hasDiskImage(l, m.Policy) {
+	if p.ids.hasDiskImage(l, m.Policy) {
 		u.image = p.store.Path(m.ID, imageName)
 	}
 	if len(u.lower) > 0 {
@@ -169,7 +169,10 @@ func (p *Provider) startGuest(ctx context.Context, d wsdir.Dir, u *launchSpec) (
 	g, err := p.launchGuest(ctx, d, u, l)
 	if err != nil {
 		if code := fault.Of(err); ctx.Err() == nil && code != fault.InvalidArgument && code != fault.ResourceExhausted {
-			p.forgetProofs(u.level)
+			if host, err := p.digest(); err == nil { // this process and the next ones test the level again
+				probed.Delete(probeKey{u.level.name, host})
+			}
+			p.proofs.forget()
 		}
 		protect.RemovePlaceholders(u.autorun.State.Made) //nolint:errcheck // an empty placeholder is harmless
 		return nil, errors.Join(err, p.endGuestLocked(context.WithoutCancel(ctx), d.Path))
@@ -218,7 +221,7 @@ func (p *Provider) launchGuest(ctx context.Context, d wsdir.Dir, u *launchSpec, 
 // prepareLaunch creates what the guest needs in the workspace directory, and fills in its
 // launch.
 func (p *Provider) prepareLaunch(l *launch, u *launchSpec) error {
-	if err := p.chownLogs(u.level, u.log); err != nil {
+	if err := p.ids.chownLogs(u.level, u.log); err != nil {
 		return err
 	}
 	if u.tmp != "" {
@@ -227,12 +230,12 @@ func (p *Provider) prepareLaunch(l *launch, u *launchSpec) error {
 		}
 	}
 	if u.layer != "" && u.image == "" {
-		if err := p.resetLayer(u.layer); err != nil {
+		if err := p.ids.resetLayer(u.layer); err != nil {
 			return fmt.Errorf("create the overlayfs layer: %w", err)
 		}
 	}
 	for _, c := range u.caches {
-		if err := p.resetLayer(c.layer); err != nil {
+		if err := p.ids.resetLayer(c.layer); err != nil {
 			return fmt.Errorf("create the layer of a cache: %w", err)
 		}
 	}

@@ -205,7 +205,7 @@ func (k *gvisorLaunch) setUpSocket() error {
 	if err := os.Mkdir(ctl, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
-	if err := k.p.chownInside(ctl, 0); err != nil {
+	if err := k.p.ids.chownInside(ctl, 0); err != nil {
 		return err
 	}
 	for _, path := range []string{k.spec.socket, filepath.Join(ctl, supervise.SocketName)} {

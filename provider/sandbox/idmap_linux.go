@@ -25,8 +25,8 @@ func cloneTree(path string) (*os.File, error) {
 // files have the same owner on the host, whichever sandbox created them. With gvisor,
 // root inside is mapped as well: gVisor creates files as root before it changes their
 // owner.
-func (p *Provider) mapOwner(tree *os.File, uid, gid int, gvisor bool) error {
-	err := p.userns.withUserns(owner{uid, gid, gvisor}, p.ids.base, func(users *os.File) error {
+func (i ids) mapOwner(tree *os.File, uid, gid int, gvisor bool) error {
+	err := i.userns.withUserns(owner{uid, gid, gvisor}, i.base, func(users *os.File) error {
 		return unix.MountSetattr(int(tree.Fd()), "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE,
 			&unix.MountAttr{Attr_set: unix.MOUNT_ATTR_IDMAP, Userns_fd: uint64(users.Fd())})
 	})

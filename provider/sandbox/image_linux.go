@@ -55,22 +55,22 @@ func (p *Provider) checkRootfs(ctx context.Context, spec driver.Spec, opts *Opti
 		err = fmt.Errorf("image: %w: the snapshot is not complete", fault.InvalidArgument)
 	}
 	if err == nil {
-		opts.RootfsDir, err = p.extractImage(ctx, m, opts.userName())
+		opts.RootfsDir, err = p.layers.extractImage(ctx, m, opts.userName())
 	}
 	return err
 }
 
 // extractImage returns the directory with the files of an image.
-func (p *Provider) extractImage(ctx context.Context, m *snapshot.Manifest, user string) (string, error) {
-	dir := filepath.Join(p.layersDir(), rootfsPrefix+strings.TrimPrefix(m.Root.String(), driver.DigestPrefix)+"-"+user)
+func (s *layerStore) extractImage(ctx context.Context, m *snapshot.Manifest, user string) (string, error) {
+	dir := filepath.Join(s.dir, rootfsPrefix+strings.TrimPrefix(m.Root.String(), driver.DigestPrefix)+"-"+user)
 	if _, err := os.Lstat(dir); err == nil {
 		return dir, nil
 	}
-	fresh := filepath.Join(p.layersDir(), newLayerPrefix+driver.NewID())
+	fresh := filepath.Join(s.dir, newLayerPrefix+driver.NewID())
 	if err := os.MkdirAll(fresh, 0o755); err != nil {
 		return "", fmt.Errorf("image: %w: %w", fault.Of(err), err)
 	}
-	err := snapshot.Extract(ctx, p.cfg.Snapshots.StoredTree(m.Root), fresh, nil)
+	err := snapshot.Extract(ctx, s.snapshots.StoredTree(m.Root), fresh, nil)
 	if err == nil {
 		err = completeImage(fresh, user)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/host/cgroup"
+	"github.com/croft-run/croft/internal/host/guestbin"
 	"github.com/croft-run/croft/internal/host/guestproto"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -29,7 +30,7 @@ var (
 
 // probeLimits tests the controllers of limits that were not tested yet. The results show
 // in the Traits.
-func (p *Provider) probeLimits(ctx context.Context, l driver.Limits) {
+func probeLimits(ctx context.Context, l driver.Limits, binary func() (*guestbin.Binary, error)) {
 	limitProofsMu.Lock()
 	defer limitProofsMu.Unlock()
 	for _, r := range []driver.Resource{driver.ResourceMemory, driver.ResourcePIDs, driver.ResourceCPU} {
@@ -37,7 +38,7 @@ func (p *Provider) probeLimits(ctx context.Context, l driver.Limits) {
 		if _, done := limitProofs.Load(name); done || l[r].Max == 0 || cgroup.Find(name).Err != nil {
 			continue
 		}
-		err := p.probeLimit(ctx, name)
+		err := probeLimit(ctx, name, binary)
 		switch {
 		case ctx.Err() != nil:
 			return // the next call tests again
@@ -53,8 +54,8 @@ func (p *Provider) probeLimits(ctx context.Context, l driver.Limits) {
 var probedLimits = cgroup.Limits{cgroup.Memory: 8 << 20, cgroup.PIDs: 1, cgroup.CPU: 20}
 
 // probeLimit creates a cgroup with a limit and runs a process in it that exceeds the limit.
-func (p *Provider) probeLimit(ctx context.Context, name string) error {
-	bin, err := p.binary()
+func probeLimit(ctx context.Context, name string, binary func() (*guestbin.Binary, error)) error {
+	bin, err := binary()
 	if err != nil {
 		return err
 	}

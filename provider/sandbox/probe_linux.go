@@ -270,7 +270,7 @@ func (p *Provider) probeLevel(ctx context.Context, l *level, anew bool) error {
 	if pr.done {
 		return pr.err
 	}
-	if !anew && p.isProven(l, host) {
+	if !anew && p.proofs.has(l, host) {
 		return nil
 	}
 	if p.beforeTest != nil {
@@ -281,7 +281,7 @@ func (p *Provider) probeLevel(ctx context.Context, l *level, anew bool) error {
 		return ctx.Err()
 	}
 	if err == nil {
-		p.recordProof(l, host)
+		p.proofs.record(l, host)
 	}
 	pr.done, pr.err = true, err
 	return err

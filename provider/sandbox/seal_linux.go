@@ -54,7 +54,7 @@ func inodeOf(path string) (uint64, error) {
 // false if the workspace can't be sealed this way.
 func (h *handle) seal(ctx context.Context, l *level) (layers snapshot.Base, moved bool, err error) {
 	m, o := h.dir.State(), h.currentOptions()
-	if !l.canOverlay() || m.Dir != "" || h.p.hasDiskImage(l, m.Policy) || len(o.lowerDirs()) >= maxLayers || h.hasImports() {
+	if !l.canOverlay() || m.Dir != "" || h.p.ids.hasDiskImage(l, m.Policy) || len(o.lowerDirs()) >= maxLayers || h.hasImports() {
 		return snapshot.Base{}, false, nil
 	}
 	unlock, err := h.att.Lock(ctx)
@@ -90,7 +90,7 @@ func (h *handle) sealLocked(ctx context.Context, o *Options) error {
 		return err
 	}
 	h.att.Disconnect()
-	files, err := h.p.ownDir(dir, o)
+	files, err := h.p.ids.ownDir(dir, o)
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func (h *handle) sealLocked(ctx context.Context, o *Options) error {
 			return err
 		}
 	}
-	j := &sealJournal{Layer: filepath.Join(h.p.layersDir(), sealedPrefix+driver.NewID())}
+	j := &sealJournal{Layer: filepath.Join(h.p.layers.dir, sealedPrefix+driver.NewID())}
 	if j.Inode, err = inodeOf(files); err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (h *handle) sealLocked(ctx context.Context, o *Options) error {
 	if j.Own, err = json.Marshal(o); err != nil {
 		return err
 	}
-	if err := h.p.prepareLayer(j.Layer, files); err != nil {
+	if err := h.p.layers.prepare(j.Layer, files); err != nil {
 		return err
 	}
 	note := func(j *sealJournal) error {
@@ -161,46 +161,12 @@ func dropOverlayMarks(ctx context.Context, dir string) error {
 }
 
 // ownDir returns the directory with the workspace's own files: files, or the upper layer.
-func (p *Provider) ownDir(dir string, o *Options) (string, error) {
+func (i ids) ownDir(dir string, o *Options) (string, error) {
 	if len(o.lowerDirs()) == 0 {
 		return filepath.Join(dir, wsdir.FilesName), nil
 	}
 	layer := filepath.Join(dir, layerName)
-	return filepath.Join(layer, "upper"), p.resetLayer(layer)
-}
-
-// prepareLayer creates an empty directory with the owner and mode of another one, whose
-// file system it syncs.
-func (p *Provider) prepareLayer(layer, like string) error {
-	if err := os.MkdirAll(p.layersDir(), 0o755); err != nil {
-		return err
-	}
-	var st unix.Stat_t
-	if err := unix.Lstat(like, &st); err != nil {
-		return err
-	}
-	f, err := os.Open(like)
-	if err != nil {
-		return err
-	}
-	err = unix.Syncfs(int(f.Fd()))
-	f.Close()
-	if err != nil {
-		return err
-	}
-	if err := os.Mkdir(layer, 0o700); err != nil {
-		return err
-	}
-	if p.ids.root {
-		err = os.Lchown(layer, int(st.Uid), int(st.Gid))
-	}
-	if err == nil {
-		err = unix.Fchmodat(unix.AT_FDCWD, layer, st.Mode&0o7777, 0)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(layer))
-	}
-	return nil
+	return filepath.Join(layer, "upper"), i.resetLayer(layer)
 }
 
 // exchangeDirs exchanges two directories atomically.
