@@ -126,7 +126,7 @@ func repositoryDuringACommand(t *testing.T, mode string, moved bool) {
 	}
 	late := makeLate(t, dir, from)
 	if mountsLate() {
-		protected := func() bool { return len(g.autorun.Unprotected()) == 0 }
+		protected := func() bool { return g.autorun.Unprotected() == 0 }
 		eventually(t, "all repositories are protected", protected)
 		time.Sleep(500 * time.Millisecond) // the looks that follow an event have ended
 		git(t, late[0], "config", "branch.main.description", "replaced, as at the end of a clone")
@@ -174,7 +174,7 @@ func TestGitAttackReplacedDuringACommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	git(t, dir, "init", "-q")
-	eventually(t, ".git is protected again", func() bool { return len(g.autorun.Unprotected()) == 0 })
+	eventually(t, ".git is protected again", func() bool { return g.autorun.Unprotected() == 0 })
 	put(t, filepath.Join(dir, "go"), "")
 	eventually(t, "the command has planted", func() bool { _, err := os.Stat(filepath.Join(dir, "planted")); return err == nil })
 	if err := s.Kill(t.Context(), 0); err != nil {
@@ -267,7 +267,7 @@ func TestGitAttackRepositoryThatCannotBeRead(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				covered := func() bool { return len(g.autorun.Unprotected()) == 0 }
+				covered := func() bool { return g.autorun.Unprotected() == 0 }
 				eventually(t, "what can't be read is covered", covered)
 				git(t, dir, "clone", "-q", from, "vend")
 				eventually(t, "the clone is protected", covered)

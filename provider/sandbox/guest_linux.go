@@ -184,7 +184,11 @@ func (p *Provider) startGuest(ctx context.Context, d wsdir.Dir, u *launchSpec) (
 // its files.
 func (p *Provider) launchGuest(ctx context.Context, d wsdir.Dir, u *launchSpec, l *launch) (*guestConn, error) {
 	if err := p.prepareLaunch(l, u); err != nil {
-		return nil, fmt.Errorf("sandbox: start the guest: %w: %w", launchErrorCode(err), err)
+		code := fault.Failed // errors that the caller can fix keep their code
+		if of := fault.Of(err); of == fault.PermissionDenied || of == fault.InvalidArgument || of == fault.ResourceExhausted {
+			code = of
+		}
+		return nil, fmt.Errorf("sandbox: start the guest: %w: %w", code, err)
 	}
 	rec := &supervise.Record{Key: u.key, Groups: cgroupsOf(*u).Dirs(), Made: u.autorun.State.Made}
 	if !u.throwaway || len(rec.Groups)+len(rec.Made)+len(u.autorun.Git.List) > 0 { // recorded before it is created, so that a crash leaves no leak
@@ -294,14 +298,4 @@ var hooks = &supervise.Hooks{
 		protect.RemovePlaceholders(r.Made) //nolint:errcheck // an empty placeholder is harmless
 		return cgroup.Remove(r.Groups)
 	},
-}
-
-// launchErrorCode returns the code of a launch error. Errors that the caller can fix keep
-// their code; all others are Failed.
-func launchErrorCode(err error) fault.Code {
-	switch code := fault.Of(err); code {
-	case fault.PermissionDenied, fault.InvalidArgument, fault.ResourceExhausted:
-		return code
-	}
-	return fault.Failed
 }

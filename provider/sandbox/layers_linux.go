@@ -180,17 +180,14 @@ func (s *layerStore) sweep(ctx context.Context, live []string) error {
 		if digest, ok := rootfsDigest(e.Name()); ok && needed[filepath.Join(s.dir, digest)] {
 			continue
 		}
-		if needed[path] || strings.HasPrefix(e.Name(), newLayerPrefix) && isRecent(e) {
+		info, err := e.Info()
+		isRecent := err == nil && time.Since(info.ModTime()) < time.Hour
+		if needed[path] || strings.HasPrefix(e.Name(), newLayerPrefix) && isRecent {
 			continue
 		}
 		errs = append(errs, files.RemoveTree(path))
 	}
 	return errors.Join(errs...)
-}
-
-func isRecent(e fs.DirEntry) bool {
-	info, err := e.Info()
-	return err == nil && time.Since(info.ModTime()) < time.Hour
 }
 
 // needed lists the layers that workspaces and snapshots use or may start from.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/egress"
 	"github.com/croft-run/croft/internal/egress/proxies"
 	"github.com/croft-run/croft/internal/host/cgroup"
 	"github.com/croft-run/croft/internal/host/files"
@@ -75,7 +76,12 @@ func New(cfg *Config) (*Provider, error) {
 	p.layers = &layerStore{dir: cmp.Or(c.Layers, ground.Path(".layers")), snapshots: c.Snapshots, store: ground, log: p.log, ids: p.ids}
 	p.dirs, p.proofs = &hostDirs{store: ground}, &proofStore{c.Cache, p.log}
 	p.ctx, p.cancel = context.WithCancel(context.Background()) //nolint:forbidigo // it ends with Close
-	p.proxies = sync.OnceValue(p.newProxies)
+	p.proxies = sync.OnceValue(func() *proxies.Set {
+		return proxies.New(p.ctx, egress.Options{
+			Secrets: p.cfg.Secrets, Credentials: p.cfg.Credentials, Events: p.cfg.Events, Resolver: p.cfg.Resolver,
+			RootCAs: p.cfg.RootCAs, Upstream: p.cfg.Upstream, LocalHandler: p.cfg.LocalHandler,
+		}, p.log)
+	})
 	p.binary = sync.OnceValues(func() (*guestbin.Binary, error) { return guestbin.FindCached(c.Guest, c.Cache) })
 	p.digest = sync.OnceValues(p.hostDigest)
 	return p, nil
@@ -301,8 +307,8 @@ func (p *Provider) checkPolicy(ctx context.Context, policy driver.Policy) (*leve
 	if err != nil {
 		return nil, err
 	}
-	if err := checkNetwork(policy.Network); err != nil {
-		return nil, err
+	if policy.Network.Open { // no level supports it
+		return nil, fmt.Errorf("open network: %w: name the hosts that may be reached, or allow the host \"*\"", fault.Unsupported)
 	}
 	probeLimits(ctx, policy.Limits, p.binary)
 	return l, policy.Check(p.levelTraits(l, diskEnforcement(policy, true)))
@@ -435,7 +441,8 @@ func (p *Provider) attachWorkspace(ctx context.Context, m *wsdir.State) (*driver
 	}
 	life := driver.Life{Close: h.close, Destroy: h.destroy, Update: h.update, Metrics: h.metrics}
 	if life.NoPause = h.noPause(l); life.NoPause == "" {
-		life.Pause, life.Resume = h.pause, h.resume
+		life.Pause = func(ctx context.Context) error { return h.setPaused(ctx, "pause", true) }
+		life.Resume = func(ctx context.Context) error { return h.setPaused(ctx, "resume", false) }
 	}
 	if p.cfg.Snapshots != nil {
 		life.Snapshot = h.snapshotAdapter(l, m).Module()

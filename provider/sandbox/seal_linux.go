@@ -90,14 +90,15 @@ func (h *handle) sealLocked(ctx context.Context, o *Options) error {
 		return err
 	}
 	h.att.Disconnect()
-	files, err := h.p.ids.ownDir(dir, o)
+	files := filepath.Join(dir, wsdir.FilesName) // the workspace's own files: these, or the upper layer
+	if len(o.lowerDirs()) == 0 {
+		err = dropOverlayMarks(ctx, files)
+	} else {
+		layer := filepath.Join(dir, layerName)
+		files, err = filepath.Join(layer, "upper"), h.p.ids.resetLayer(layer)
+	}
 	if err != nil {
 		return err
-	}
-	if len(o.lowerDirs()) == 0 {
-		if err := dropOverlayMarks(ctx, files); err != nil {
-			return err
-		}
 	}
 	j := &sealJournal{Layer: filepath.Join(h.p.layers.dir, sealedPrefix+driver.NewID())}
 	if j.Inode, err = inodeOf(files); err != nil {
@@ -120,7 +121,12 @@ func (h *handle) sealLocked(ctx context.Context, o *Options) error {
 	driver.Step(ctx, "seal begun")
 	err = h.dir.ChangeState(ctx, func(m *wsdir.State) error {
 		m.Own = j.Own
-		return errors.Join(sealSection.Set(m, nil), exchangeDirs(ctx, files, j.Layer))
+		// The exchange of the directories is atomic.
+		err := errors.Join(sealSection.Set(m, nil), unix.Renameat2(unix.AT_FDCWD, files, unix.AT_FDCWD, j.Layer, unix.RENAME_EXCHANGE))
+		if err == nil {
+			driver.Step(ctx, "sealed")
+		}
+		return err
 	})
 	if at, ierr := inodeOf(j.Layer); err != nil && (ierr != nil || at != j.Inode) { // nothing was exchanged
 		return errors.Join(err, note(nil), os.Remove(j.Layer))
@@ -158,24 +164,6 @@ func dropOverlayMarks(ctx context.Context, dir string) error {
 		}
 		return nil
 	})
-}
-
-// ownDir returns the directory with the workspace's own files: files, or the upper layer.
-func (i ids) ownDir(dir string, o *Options) (string, error) {
-	if len(o.lowerDirs()) == 0 {
-		return filepath.Join(dir, wsdir.FilesName), nil
-	}
-	layer := filepath.Join(dir, layerName)
-	return filepath.Join(layer, "upper"), i.resetLayer(layer)
-}
-
-// exchangeDirs exchanges two directories atomically.
-func exchangeDirs(ctx context.Context, a, b string) error {
-	if err := unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE); err != nil {
-		return err
-	}
-	driver.Step(ctx, "sealed")
-	return nil
 }
 
 // recoverSeal completes an interrupted seal, or drops one that exchanged nothing, and

@@ -3,13 +3,20 @@ package sandbox
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/host/files"
 	"github.com/croft-run/croft/internal/host/guest/supervise"
 	"github.com/croft-run/croft/internal/host/wsdir"
+	"github.com/croft-run/croft/provider/sandbox/internal/entry"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -247,6 +254,160 @@ func (h *handle) checkIdle(ctx context.Context) error {
 	for _, s := range sessions {
 		if s.Running {
 			return fmt.Errorf("sandbox: seal: %w: %s runs in the workspace", fault.WrongState, s.ID)
+		}
+	}
+	return nil
+}
+
+// Files that are reached through the guest's mount are rolled back one by one, while the
+// cgroup is frozen. A journal in the workspace directory names the snapshot. A process
+// that connects to the guest and finds the journal unlocked completes the rollback first.
+
+const rollbackName = "rollback" // the journal
+
+// rollbackMounted rolls back files through the guest's mount.
+func (h *handle) rollbackMounted(ctx context.Context, to *snapshot.RollbackTarget) error {
+	g, err := h.att.Guest(ctx)
+	if err != nil {
+		return err
+	}
+	journal, err := snapshot.BeginRollback(h.p.store.Path(h.id, rollbackName), to)
+	if err != nil {
+		return fmt.Errorf("sandbox: roll back: %w", err)
+	}
+	driver.Step(ctx, "journal")
+	_, done, err := h.acquireFreeze(ctx)
+	if err != nil {
+		return errors.Join(err, journal.End())
+	}
+	if done != nil {
+		defer done()
+	}
+	// From here on the rollback must complete, even if the context is cancelled.
+	if err := h.writeTree(context.WithoutCancel(ctx), g, to.Tree, to.Paths); err != nil {
+		journal.Release()
+		return err
+	}
+	driver.Step(ctx, "written")
+	return journal.End()
+}
+
+// completeRollback completes the rollback of a process that died. It requires the guest
+// lock.
+func (h *handle) completeRollback(ctx context.Context, g *guestConn) error {
+	journal, err := snapshot.FindRollback(h.p.store.Path(h.id, rollbackName))
+	if err != nil || journal == nil {
+		return err
+	}
+	if h.p.cfg.Snapshots == nil {
+		journal.Release()
+		return fmt.Errorf("sandbox: complete an interrupted rollback to %s: %w: there is no snapshot store", journal.Target(), fault.Unsupported)
+	}
+	tree, err := journal.Tree(ctx, h.p.cfg.Snapshots)
+	var s freezeRef
+	if err == nil {
+		s, err = h.acquireFreezeLocked(ctx)
+	}
+	if err == nil {
+		err = h.writeTree(ctx, g, tree, nil)
+		h.unfreezeLocked(ctx, s)
+	}
+	if err != nil {
+		journal.Release()
+		return fmt.Errorf("sandbox: complete an interrupted rollback to %s: %w", journal.Target(), err)
+	}
+	h.p.log.Info("sandbox: an interrupted rollback was completed", "workspace", h.id, "snapshot", journal.Target())
+	return journal.End()
+}
+
+// writeTree writes a tree through the guest's mount: exactly, except for a directory in
+// place, whose files keep their owner.
+func (h *handle) writeTree(ctx context.Context, g *guestConn, t snapshot.Tree, paths []string) error {
+	if h.dir.State().Dir != "" {
+		return snapshot.Write(ctx, t, g.files, &snapshot.WriteOptions{Only: paths, NoGit: true})
+	}
+	root, err := g.root.With(&files.Options{Sync: h.dir.State().Policy.Durable, Exact: true})
+	if err != nil {
+		return err
+	}
+	defer root.Close() //nolint:errcheck // nothing was written through the descriptor
+	return snapshot.Write(ctx, t, g.asOwner(root.Module()), &snapshot.WriteOptions{Only: paths, Exact: true})
+}
+
+// The upper layer of the overlayfs contains what a workspace changed of its template:
+// copies of written files, and whiteouts of removed ones.
+
+// maxChangedPaths bounds the walk; beyond it, walking the workspace itself is as fast.
+const maxChangedPaths = 100_000
+
+// changedPaths lists the paths in the upper layer, where the workspace may differ from its
+// template, or from the snapshot that it started with.
+func (h *handle) changedPaths(ctx context.Context) ([]driver.ChangedPath, error) {
+	if err := h.dir.Current(); err != nil {
+		return nil, err
+	}
+	o, m := h.currentOptions(), h.dir.State()
+	l, err := h.p.checkPolicy(ctx, m.Policy)
+	if err != nil {
+		return nil, err
+	}
+	isDelta := func(dir string) bool { whole, _ := h.p.layers.split(dir); return whole != "" }
+	ownLayers := slices.DeleteFunc(slices.Clone(o.Layers), isDelta)
+	if o.Template == "" || len(ownLayers) > 0 || len(o.Sealed) > 0 || h.p.ids.hasDiskImage(l, m.Policy) || h.hasImports() {
+		return nil, fmt.Errorf("sandbox: changed paths: %w: the workspace is not a single layer over its template", fault.Unsupported)
+	}
+	t := &upperWalk{ctx: ctx}
+	upper := filepath.Join(h.p.store.Path(h.id), layerName, "upper")
+	wsdir.MakeUsable(upper)
+	fd, err := unix.Open(upper, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.ENOENT) {
+		return nil, nil // no guest was needed yet
+	}
+	if err == nil {
+		err = t.walkDir(fd, "", 0)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("sandbox: changed paths: %w: %w", fault.Of(err), err)
+	}
+	return t.list, nil
+}
+
+// upperWalk walks an upper layer, which the workload may change meanwhile.
+type upperWalk struct {
+	ctx  context.Context
+	list []driver.ChangedPath
+}
+
+// walkDir walks a directory and all below it. It closes fd.
+func (t *upperWalk) walkDir(fd int, rel string, depth int) error {
+	dir := os.NewFile(uintptr(fd), "upper")
+	defer dir.Close()
+	if err := t.ctx.Err(); err != nil {
+		return err
+	}
+	entries, err := dir.ReadDir(-1)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if len(t.list)+len(entries) > maxChangedPaths || depth > entry.MaxDepth {
+		return fmt.Errorf("%w: there are more than %d changes, or more than %d nested directories", fault.ResourceExhausted, maxChangedPaths, entry.MaxDepth)
+	}
+	for _, e := range entries {
+		at := path.Join(rel, e.Name())
+		if !e.IsDir() {
+			t.list = append(t.list, driver.ChangedPath{Path: at, Replaced: true})
+			continue
+		}
+		sub, err := entry.OpenDir(fd, e.Name())
+		if err != nil { // gone, replaced or not readable
+			t.list = append(t.list, driver.ChangedPath{Path: at, Replaced: true})
+			continue
+		}
+		var opaque [8]byte // "y" where the directory hides the one in the lower layer
+		n, err := unix.Fgetxattr(sub, "user.overlay.opaque", opaque[:])
+		t.list = append(t.list, driver.ChangedPath{Path: at, Replaced: err == nil && n > 0 && opaque[0] == 'y'})
+		if err := t.walkDir(sub, at, depth+1); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -231,11 +231,11 @@ func (g *Guest) protection(u *Settings, top *shownDir) (*protection, func(), err
 	if err != nil {
 		return nil, nil, err
 	}
-	p := newProtection(u, d, top.inside, &scan{stamps: map[string]string{}, real: d.Real})
-	p.late = true
-	if p.root, err = os.OpenRoot(d.ProcPath()); err != nil {
+	p, err := newProtection(u, d, top.inside, &scan{stamps: map[string]string{}, real: d.Real})
+	if err != nil {
 		return nil, nil, errors.Join(err, d.File.Close())
 	}
+	p.late = true
 	return p, func() {
 		defer d.File.Close()
 		p.root.Close() //nolint:errcheck // closing a directory can lose nothing

@@ -144,14 +144,15 @@ func (w *State) AddFIFOs(d *Dir) error {
 	return nil
 }
 
-// HasFiles reports whether a directory contains autorun files, and records them.
+// HasFiles reports whether a directory contains autorun files, or something that may be one,
+// and records them.
 func (u *Settings) HasFiles(dir string) (bool, error) {
 	s, err := scanFiles(dir, true, nil, nil)
 	if err = errors.Join(err, errors.Join(s.failures...)); err != nil {
 		return false, err
 	}
 	u.State.addDir(dir, s)
-	return !s.isEmpty(), nil
+	return len(s.stamps)-s.fifos+len(s.unreadable) > 0, nil
 }
 
 // Mounts returns the mounts that protect the autorun files of a directory that the workload
@@ -163,12 +164,12 @@ func (u *Settings) Mounts(d *Dir, inside string, keep func(*os.File)) ([]guestpr
 	if err = errors.Join(err, errors.Join(s.failures...)); err != nil {
 		return nil, err
 	}
-	p := newProtection(u, d, inside, s)
-	p.keep = keep
-	if p.root, err = os.OpenRoot(d.ProcPath()); err != nil {
+	p, err := newProtection(u, d, inside, s)
+	if err != nil {
 		return nil, err
 	}
 	defer p.root.Close() //nolint:errcheck // closing a directory can lose nothing
+	p.keep = keep
 	if err := p.collect(); err != nil {
 		return nil, err
 	}
@@ -207,9 +208,12 @@ type protection struct {
 	missing  []string       // with late: what Git's configuration names and does not exist
 }
 
-func newProtection(u *Settings, d *Dir, inside string, s *scan) *protection {
-	return &protection{settings: u, scan: s, self: d.ProcPath(), real: d.Real, inside: inside,
+// newProtection opens the root, which the caller closes.
+func newProtection(u *Settings, d *Dir, inside string, s *scan) (p *protection, err error) {
+	p = &protection{settings: u, scan: s, self: d.ProcPath(), real: d.Real, inside: inside,
 		mounts: map[string]guestproto.Mount{}, linked: map[inode]bool{}}
+	p.root, err = os.OpenRoot(p.self)
+	return p, err
 }
 
 // collect fills in mounts.
@@ -322,14 +326,6 @@ func (p *protection) addStamps(names ...string) {
 	for _, name := range names {
 		p.scan.addStamp(top, name, name)
 	}
-}
-
-// claimExisting is claim for a path that need not exist.
-func (p *protection) claimExisting(name string) error {
-	if _, err := os.Stat(name); err != nil {
-		return nil
-	}
-	return p.claim(name, false)
 }
 
 // resolve follows the symlinks of a path of the host. It returns the path in the directory

@@ -69,13 +69,6 @@ func (ws *Workspace) Postpone(by time.Duration) {
 	ws.next = time.Now().Add(by)
 }
 
-// setShown sets the directories of the user that the workload can write.
-func (ws *Workspace) setShown(list []*shownDir) {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	ws.shown = list
-}
-
 // StartCommand notes that a command may change files. The caller calls ended after a command
 // of Run, and before the scan.
 func (ws *Workspace) StartCommand() (ended func()) {

@@ -46,20 +46,6 @@ type shownDir struct {
 	Dir
 }
 
-// openShown opens a directory. It returns nil for one that can't be opened, with which no guest
-// starts.
-func openShown(inside string) *shownDir {
-	f, err := os.OpenFile(inside, unix.O_PATH|unix.O_DIRECTORY, 0)
-	if err != nil {
-		return nil
-	}
-	real, err := filepath.EvalSymlinks(inside)
-	if err != nil {
-		return nil
-	}
-	return &shownDir{inside, Dir{f, real}}
-}
-
 // now returns where the directory is: somebody may have moved it, and mounts move with it.
 func (d *shownDir) now() string {
 	if now, err := os.Readlink(d.ProcPath()); err == nil && d.IsAt(now) {
@@ -81,8 +67,12 @@ func (w *repoWatch) host(e lateGit) string   { return filepath.Join(w.tops[e.top
 func newRepoWatch(dirs []string) *repoWatch {
 	var tops []*shownDir
 	for _, dir := range dirs {
-		if d := openShown(dir); d != nil {
-			tops = append(tops, d)
+		f, err := os.OpenFile(dir, unix.O_PATH|unix.O_DIRECTORY, 0)
+		if err != nil {
+			continue // no guest starts with it
+		}
+		if real, err := filepath.EvalSymlinks(dir); err == nil {
+			tops = append(tops, &shownDir{dir, Dir{f, real}})
 		}
 	}
 	if len(tops) == 0 {

@@ -271,8 +271,10 @@ const gitLinkStamp = "symlink in a repository: "
 // addFiles adds the autorun files that an entry is or contains, by their names. In a crowd
 // only repositories count.
 func (s *scan) addFiles(fd int, name, at string, crowd bool) {
-	if autorun.IsRepository(name) {
-		s.addRepository(fd, name, at)
+	// A repository of another version control than Git: what it contains changes with each
+	// command of that; its configuration is among autorun.Files.
+	if autorun.IsRepository(name) && !s.addDirectory(fd, name, at) {
+		s.addStamp(fd, name, at)
 	}
 	if crowd {
 		return
@@ -306,14 +308,6 @@ func expandLast(fd int, name string) []string {
 		}
 	}
 	return list
-}
-
-// addRepository adds a repository of another version control than Git. What it contains
-// changes with each command of that; its configuration is among autorun.Files.
-func (s *scan) addRepository(fd int, name, at string) {
-	if !s.addDirectory(fd, name, at) {
-		s.addStamp(fd, name, at)
-	}
 }
 
 // addDirectory adds a stamp of a directory that stays the same when files in it change.
@@ -387,10 +381,6 @@ func (s *scan) addFIFO(fd int, name, at string) {
 
 // fifoStamp begins the stamps of FIFOs.
 const fifoStamp = "FIFO: "
-
-// isEmpty reports whether the directory contains no autorun files, and nothing that may be
-// one.
-func (s *scan) isEmpty() bool { return len(s.stamps)-s.fifos+len(s.unreadable) == 0 }
 
 // changedSince lists the autorun files that are new or have another stamp. Those at the top
 // are first: tools run them most often.
