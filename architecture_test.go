@@ -24,7 +24,7 @@ var update = flag.Bool("update", false, "write the generated parts of ARCHITECTU
 var parts = []struct{ title, patterns string }{
 	{"The contract and what everything uses", "auth fault event secret workspace workspace/..."},
 	{"What providers on this host are built of", "internal/host/... internal/egress internal/egress/... snapshot snapshot/..."},
-	{"Providers, one kind each; none imports another", "internal/wrap internal/wrap/... provider/* client"},
+	{"Providers, one kind each; none imports another", "internal/wrap internal/wrap/... provider/... client"},
 	{"Identity and preparation", "registry prepare/... interp/..."},
 	{"Tools and evaluations", "tool tool/... internal/tool/... internal/profile internal/history eval eval/... internal/eval/..."},
 	{"Servers and programs", "internal/server/... daemon internal/daemon/... cmd/... internal/web internal/web/..."},

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/croft-run/croft/internal/testenv"
+	"github.com/croft-run/croft/provider/sandbox/internal/entry"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -124,9 +126,9 @@ func repositoryDuringACommand(t *testing.T, mode string, moved bool) {
 	}
 	late := makeLate(t, dir, from)
 	if mountsLate() {
-		protected := func() bool { open, _ := g.openRepos(); return len(open) == 0 }
+		protected := func() bool { return g.autorun.Unprotected() == 0 }
 		eventually(t, "all repositories are protected", protected)
-		time.Sleep(2 * lateInterval) // the looks that follow an event have ended
+		time.Sleep(500 * time.Millisecond) // the looks that follow an event have ended
 		git(t, late[0], "config", "branch.main.description", "replaced, as at the end of a clone")
 		eventually(t, "the new file is protected", protected)
 	}
@@ -135,7 +137,7 @@ func repositoryDuringACommand(t *testing.T, mode string, moved bool) {
 	if err := s.Kill(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
-	_, warnings := h.autorunChanges(true)
+	_, warnings := h.autorun.Changes(true)
 	if said := strings.Contains(strings.Join(warnings, " "), "was moved to "+dir); said != moved {
 		t.Errorf("the warnings are %q", warnings)
 	}
@@ -172,13 +174,13 @@ func TestGitAttackReplacedDuringACommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	git(t, dir, "init", "-q")
-	eventually(t, ".git is protected again", func() bool { open, _ := g.openRepos(); return len(open) == 0 && len(g.lostMounts()) == 0 })
+	eventually(t, ".git is protected again", func() bool { return g.autorun.Unprotected() == 0 })
 	put(t, filepath.Join(dir, "go"), "")
 	eventually(t, "the command has planted", func() bool { _, err := os.Stat(filepath.Join(dir, "planted")); return err == nil })
 	if err := s.Kill(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
-	h.autorunChanges(true)
+	h.autorun.Changes(true)
 	if want := filepath.Join(dir, ".git"); !slices.Contains(told.paths(), want) {
 		t.Errorf("%s is not reported: %q", want, told.paths())
 	}
@@ -234,40 +236,6 @@ func TestLateCloneIsCopiedWhenWhole(t *testing.T) {
 	}
 }
 
-// TestGitWatchWithoutInotify: without watches each look is a walk.
-func TestGitWatchWithoutInotify(t *testing.T) {
-	dir := t.TempDir()
-	put(t, filepath.Join(dir, "a/b/x"), "x")
-	w := newGitWatch((&launchSpec{hostDir: true, guestDir: dir, level: &level{}}).writableDirs())
-	t.Cleanup(w.close)
-	names := func() string {
-		var list []string
-		for _, e := range w.look() {
-			list = append(list, strings.TrimPrefix(w.inside(e), dir+"/"))
-		}
-		return strings.Join(list, " ")
-	}
-	put(t, filepath.Join(dir, "a/b/.git/HEAD"), "x")
-	put(t, filepath.Join(dir, "c/d/.git/HEAD"), "x")
-	if got := names(); got != "a/b/.git c/d/.git" {
-		t.Errorf("by inotify: %q", got)
-	}
-	if err := os.Rename(filepath.Join(dir, "c"), filepath.Join(dir, "e")); err != nil {
-		t.Fatal(err)
-	}
-	put(t, filepath.Join(dir, "e/f/.git"), "gitdir: x")
-	if got := names(); !strings.Contains(got, "e/d/.git") || !strings.Contains(got, "e/f/.git") {
-		t.Errorf("after a rename: %q", got)
-	}
-	w.mu.Lock()
-	w.stopInotify()
-	w.mu.Unlock()
-	put(t, filepath.Join(dir, ".git"), "gitdir: x")
-	if got := names(); !strings.HasPrefix(got, ".git ") {
-		t.Errorf("by a walk: %q", got)
-	}
-}
-
 // TestGitAttackRepositoryThatCannotBeRead: a workload makes repositories that can't be copied,
 // and then plants in one that the host makes. Root reads those, so only an ordinary user meets them.
 func TestGitAttackRepositoryThatCannotBeRead(t *testing.T) {
@@ -293,18 +261,18 @@ func TestGitAttackRepositoryThatCannotBeRead(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "the repositories are made", func() bool { return exists(filepath.Join(dir, "ready")) })
+			eventually(t, "the repositories are made", func() bool { return entry.Exists(filepath.Join(dir, "ready")) })
 			if mountsLate() {
 				g, err := h.att.Guest(t.Context())
 				if err != nil {
 					t.Fatal(err)
 				}
-				covered := func() bool { open, _ := g.openRepos(); return len(open) == 0 }
+				covered := func() bool { return g.autorun.Unprotected() == 0 }
 				eventually(t, "what can't be read is covered", covered)
 				git(t, dir, "clone", "-q", from, "vend")
 				eventually(t, "the clone is protected", covered)
 				put(t, filepath.Join(dir, "go"), "")
-				eventually(t, "the command has planted", func() bool { return exists(filepath.Join(dir, "planted")) })
+				eventually(t, "the command has planted", func() bool { return entry.Exists(filepath.Join(dir, "planted")) })
 				runsNothing(t, mark, dir, filepath.Join(dir, "vend"))
 			}
 			if err := s.Kill(t.Context(), 0); err != nil {
@@ -343,7 +311,7 @@ case $d in lib/*) ;; *) (echo "$PWD/fake" > $d/commondir) 2>/dev/null;; esac; do
 		os.Chmod(filepath.Join(dir, "lib"), 0o755)
 		runsNothing(t, mark, dir, filepath.Join(dir, "lib/vend"), filepath.Join(dir, "wt"))
 		git(t, filepath.Join(dir, "bare.git"), "update-ref", "refs/heads/other", "HEAD")
-		if exists(mark) {
+		if entry.Exists(mark) {
 			t.Error("git ran what was planted in the bare repository")
 		}
 	})
@@ -389,12 +357,12 @@ func TestGitAttackLateConfiguration(t *testing.T) {
 		scanAgain(t, ws)
 		want := filepath.Join(vend, "later/hooks")
 		res := script(t, ws, "true") // where the guest started again because of the new file config, it has made a placeholder
-		if warned := strings.Contains(strings.Join(res.AutorunWarnings, "\n"), want); warned == exists(filepath.Dir(want)) {
+		if warned := strings.Contains(strings.Join(res.AutorunWarnings, "\n"), want); warned == entry.Exists(filepath.Dir(want)) {
 			t.Errorf("the warnings are %q", res.AutorunWarnings)
 		}
 		scanAgain(t, ws)
 		res = plant("vend/later/hooks/pre-commit")
-		if made := exists(filepath.Join(want, "pre-commit")); made != slices.Contains(res.AutorunChanges, want) || made && !mountsLate() && mode == GitShared {
+		if made := entry.Exists(filepath.Join(want, "pre-commit")); made != slices.Contains(res.AutorunChanges, want) || made && !mountsLate() && mode == GitShared {
 			t.Errorf("made: %v; the changes are %q", made, res.AutorunChanges)
 		}
 	})
@@ -431,9 +399,7 @@ echo x > hooks/pre-commit; echo x > hooks/a.sample; chmod +x hooks/pre-commit ho
 	}
 
 	h := handleOf(t, ws)
-	h.autorun.mu.Lock()
-	h.autorun.next = h.autorun.next.AddDate(9999, 0, 0) // a scan has just taken long
-	h.autorun.mu.Unlock()
+	h.autorun.Postpone(math.MaxInt64) // a scan has just taken long
 	script(t, ws, "echo evil > .envrc")
 	if err := ws.Life.Close(t.Context()); err != nil {
 		t.Fatal(err)

@@ -244,7 +244,7 @@ func TestWhatIsPlantedIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := sess.Process.(autorunProcess).h
-	h.autorun.next = h.autorun.next.Add(-1e12)
+	h.autorun.Postpone(0)
 	res := script(t, ws, "mkdir -p deep/er/.git bare.git/objects bare.git/refs; : > bare.git/HEAD; echo evil > sub/.envrc; mkdir .vscode; ln -s /elsewhere lib.git; mkdir mod; echo 'gitdir: ../x' > mod/.git")
 	want := []string{".vscode", "bare.git", "deep/er/.git", "mod/.git", "sub/.envrc"}
 	for i, name := range want {
@@ -331,8 +331,8 @@ func TestSwapBetweenJudgementAndMount(t *testing.T) {
 						s.Dir = dir
 					}
 				})
-				p.afterDirCheck = func(at string) {
-					p.afterDirCheck = nil // once
+				p.dirs.afterCheck = func(at string) {
+					p.dirs.afterCheck = nil // once
 					swap(t, how, at, secret)
 				}
 				res, err := ws.Shell.Run(t.Context(), driver.Command{Script: "cat " + dir + "/f; echo changed > " + dir + "/f"})

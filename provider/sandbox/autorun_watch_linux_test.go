@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/host/wsdir"
 	"github.com/croft-run/croft/internal/testenv"
+	"github.com/croft-run/croft/provider/sandbox/internal/protect"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -21,9 +23,7 @@ func scanAgain(t *testing.T, ws *driver.Workspace) {
 		t.Fatal(err)
 	}
 	h := s.Process.(autorunProcess).h
-	h.autorun.mu.Lock()
-	defer h.autorun.mu.Unlock()
-	h.autorun.next = h.autorun.next.Add(-1e12)
+	h.autorun.Postpone(0)
 }
 
 // TestGitAttackFailedScan: a workload makes scans for autorun files fail, and plants files
@@ -74,9 +74,7 @@ func TestGitAttackLeftovers(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := s.Process.(autorunProcess).h
-	h.autorun.mu.Lock()
-	h.autorun.next = h.autorun.next.AddDate(9999, 0, 0) // a scan has just taken long
-	h.autorun.mu.Unlock()
+	h.autorun.Postpone(math.MaxInt64) // a scan has just taken long
 	if res := script(t, ws, "echo evil > .envrc"); len(res.AutorunChanges) > 0 {
 		t.Fatalf("the scan was not put off: %q", res.AutorunChanges)
 	}
@@ -174,7 +172,7 @@ func TestGitAttackFlood(t *testing.T) {
 	scanAgain(t, ws)
 	res := script(t, ws, "for i in $(seq 1 111); do mkdir -p \\!/$i; : > \\!/$i/.envrc; done; mkdir .vscode sub; echo 1 > .vscode/tasks.json; : > sub/.envrc")
 	for i, name := range []string{".vscode", "sub/.envrc"} {
-		if want := filepath.Join(dir, name); len(res.AutorunChanges) != maxReported || res.AutorunChanges[i] != want {
+		if want := filepath.Join(dir, name); len(res.AutorunChanges) != protect.MaxReported || res.AutorunChanges[i] != want {
 			t.Errorf("%d files are listed, want %s as number %d: %.100q", len(res.AutorunChanges), want, i, res.AutorunChanges)
 		}
 	}

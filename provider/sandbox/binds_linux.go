@@ -16,8 +16,10 @@ import (
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/host/guestproto"
 	"github.com/croft-run/croft/internal/host/toolchain"
+	"github.com/croft-run/croft/internal/host/wsdir"
 	"github.com/croft-run/croft/internal/lazyregexp"
 	"github.com/croft-run/croft/internal/paths"
+	"github.com/croft-run/croft/provider/sandbox/internal/protect"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -32,17 +34,23 @@ type visibleDir struct {
 	readOnly bool
 }
 
+// hostDirs checks directories of the host that are to be shown.
+type hostDirs struct {
+	store      *wsdir.Store
+	afterCheck func(dir string) // in tests: called between the check of a directory and its mount
+}
+
 // checkBinds checks the bind mounts of a workspace by the rules for a directory in
 // place. A bind, or the workspace, may lie in a bind that is read-only: the outer one is
 // mounted first, and the workload can't move what is in it. Otherwise none may contain
 // another.
-func (p *Provider) checkBinds(spec driver.Spec, opts *Options) error {
+func (h *hostDirs) checkBinds(spec driver.Spec, opts *Options) error {
 	if len(opts.Binds) > maxBinds {
 		return fmt.Errorf("%d directories: %w: at most %d can be shown", len(opts.Binds), fault.InvalidArgument, maxBinds)
 	}
 	taken := []visibleDir{{homeOf(opts.userName()), false}, {workspaceAt(spec.Dir, opts), false}}
 	for i, b := range opts.Binds {
-		if _, err := p.checkHostDir(b.Dir); err != nil && !b.isMissing() {
+		if _, err := h.check(b.Dir); err != nil && !b.isMissing() {
 			return err
 		}
 		b.Dir, b.ReadOnly = filepath.Clean(b.Dir), b.ReadOnly || b.Empty || b.HideCredentials
@@ -154,13 +162,13 @@ func (o *Options) checkGuestPath(spec driver.Spec, l *level) error {
 	return checkNotSystem(o.At)
 }
 
-// checkHostDir checks a directory that is to be mounted, and returns its path without
+// check checks a directory that is to be mounted, and returns its path without
 // symlinks.
-func (p *Provider) checkHostDir(dir string) (string, error) {
+func (h *hostDirs) check(dir string) (string, error) {
 	if err := checkNotSystem(dir); err != nil {
 		return "", err
 	}
-	real, err := p.store.CheckHost(dir)
+	real, err := h.store.CheckHost(dir)
 	if err != nil {
 		return "", err
 	}
@@ -170,57 +178,39 @@ func (p *Provider) checkHostDir(dir string) (string, error) {
 	return real, checkLinkTarget(dir, real)
 }
 
-// A checkedDir is a directory of the host that was checked, held open by a descriptor.
-// Using the descriptor instead of the path prevents a TOCTOU race: a directory that
-// takes the path later was not checked.
-type checkedDir struct {
-	file *os.File
-	real string // its path when it was checked
-}
-
-// procPath returns a path that leads to the directory, whatever is at real now.
-func (d *checkedDir) procPath() string { return fmt.Sprintf("/proc/self/fd/%d", d.file.Fd()) }
-
-// openHostDir opens a directory of the host and checks what was opened.
-func (p *Provider) openHostDir(dir string) (*checkedDir, error) {
+// open opens a directory of the host and checks what was opened.
+func (h *hostDirs) open(dir string) (*protect.Dir, error) {
 	f, err := os.OpenFile(dir, unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return nil, fmt.Errorf("directory %q: %w: %w", dir, fault.Of(err), err)
 	}
-	d := &checkedDir{file: f}
-	if d.real, err = os.Readlink(d.procPath()); err == nil {
+	d := &protect.Dir{File: f}
+	if d.Real, err = os.Readlink(d.ProcPath()); err == nil {
 		if err = checkNotSystem(dir); err == nil {
-			_, err = p.checkHostDir(d.real)
+			_, err = h.check(d.Real)
 		}
 	}
-	if err == nil && !sameFile(f, d.real) {
+	if err == nil && !d.IsAt(d.Real) {
 		err = fmt.Errorf("directory %q: %w: it was moved during the check; try again", dir, fault.Unavailable)
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	if p.afterDirCheck != nil {
-		p.afterDirCheck(dir)
+	if h.afterCheck != nil {
+		h.afterCheck(dir)
 	}
 	return d, nil
 }
 
-// sameFile reports whether path leads to the open file f.
-func sameFile(f *os.File, path string) bool {
-	here, err := f.Stat()
-	there, serr := os.Lstat(path)
-	return err == nil && serr == nil && os.SameFile(here, there)
-}
-
 // openMountSource opens and checks a directory. The guest gets its descriptor, by which
 // it verifies, after mounting, that no other directory is at target.
-func (p *Provider) openMountSource(l *launch, dir, target string) (*checkedDir, error) {
-	d, err := p.openHostDir(dir)
+func (h *hostDirs) openMountSource(l *launch, dir, target string) (*protect.Dir, error) {
+	d, err := h.open(dir)
 	if err != nil {
 		return nil, err
 	}
 	name := fmt.Sprintf("same%d", len(l.Config.Verify))
-	l.addFile(name, d.file)
+	l.addFile(name, d.File)
 	l.Config.Verify = append(l.Config.Verify, guestproto.SameFile{Path: target, File: name})
 	return d, nil
 }
@@ -247,13 +237,10 @@ func (p *Provider) extraMounts(l *launch, u launchSpec) (before, after []guestpr
 		if err != nil {
 			return nil, nil, err
 		}
-		if m.ReadOnly && !u.isLayered(b) && u.autorun != nil && !u.level.gvisor {
-			s, err := scanFIFOs(d.procPath())
-			if err != nil {
+		if m.ReadOnly && !u.isLayered(b) && !u.level.gvisor {
+			if err := u.autorun.State.AddFIFOs(d); err != nil {
 				return nil, nil, err
 			}
-			u.autorun.addDir(d.real, s)
-			u.autorun.ReadOnly = append(u.autorun.ReadOnly, d.real)
 		}
 		if paths.Inside(b.Dir, u.guestDir) { // the bind is read-only, see checkBinds
 			before = append(append(before, m), masks...)
@@ -269,24 +256,24 @@ func (p *Provider) extraMounts(l *launch, u launchSpec) (before, after []guestpr
 }
 
 // bindMount returns the mount of a bind.
-func (p *Provider) bindMount(l *launch, u launchSpec, b Bind, i int) (*checkedDir, guestproto.Mount, error) {
+func (p *Provider) bindMount(l *launch, u launchSpec, b Bind, i int) (*protect.Dir, guestproto.Mount, error) {
 	ro := b.ReadOnly || u.policy.ReadOnly
 	if u.isLayered(b) {
 		layer := filepath.Join(u.layers, "bind"+strconv.Itoa(i))
-		if err := p.resetLayer(layer); err != nil {
+		if err := p.ids.resetLayer(layer); err != nil {
 			return nil, guestproto.Mount{}, err
 		}
 		d, m, err := p.layerMount(l, u, b.Dir, layer)
 		m.ReadOnly = ro
 		return d, m, err
 	}
-	d, err := p.openMountSource(l, b.Dir, b.Dir)
+	d, err := p.dirs.openMountSource(l, b.Dir, b.Dir)
 	if err != nil {
 		return nil, guestproto.Mount{}, err
 	}
-	source := d.real
+	source := d.Real
 	if p.ids.root && u.level.mapsIDs {
-		source = d.procPath() // this process clones the mount, not the guest
+		source = d.ProcPath() // this process clones the mount, not the guest
 	}
 	return d, guestproto.Mount{Kind: guestproto.MountBind, Source: source, Target: b.Dir, ReadOnly: ro}, nil
 }
@@ -303,13 +290,13 @@ const fifoText = "This is a FIFO of the host. A sandbox does not reach it.\n"
 
 // maskFIFOs returns mounts that mask the FIFOs in a directory of the host: a program of the
 // host may read commands from one. FIFOs that are made later are not masked, but reported:
-// see autorunChanges. gVisor opens none.
-func (u launchSpec) maskFIFOs(d *checkedDir, target string) ([]guestproto.Mount, error) {
+// see protect.Workspace.Changes. gVisor opens none.
+func (u launchSpec) maskFIFOs(d *protect.Dir, target string) ([]guestproto.Mount, error) {
 	if u.level.gvisor {
 		return nil, nil
 	}
 	var mounts []guestproto.Mount
-	root, seen := d.procPath()+"/", 0
+	root, seen := d.ProcPath()+"/", 0
 	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
 		if seen++; seen > maxFIFOEntries {
 			return fmt.Errorf("directory %q: %w: it has more than %d entries, which can't all be searched for FIFOs", target, fault.ResourceExhausted, maxFIFOEntries)
@@ -324,13 +311,13 @@ func (u launchSpec) maskFIFOs(d *checkedDir, target string) ([]guestproto.Mount,
 }
 
 // maskBind returns the mounts that mask files in a bind.
-func (u launchSpec) maskBind(d *checkedDir, b Bind) ([]guestproto.Mount, error) {
+func (u launchSpec) maskBind(d *protect.Dir, b Bind) ([]guestproto.Mount, error) {
 	var mounts []guestproto.Mount
 	for _, name := range b.hide {
 		mounts = append(mounts, guestproto.Mount{Kind: guestproto.MountMask, Target: filepath.Join(b.Dir, name), Optional: true})
 	}
 	if b.HideCredentials {
-		for name, content := range toolchain.CredentialFiles(d.real) {
+		for name, content := range toolchain.CredentialFiles(d.Real) {
 			mounts = append(mounts, guestproto.Mount{Kind: guestproto.MountMask, Target: filepath.Join(b.Dir, name), Source: content, Optional: true})
 		}
 	}
@@ -341,20 +328,73 @@ func (u launchSpec) maskBind(d *checkedDir, b Bind) ([]guestproto.Mount, error) 
 	return append(mounts, fifos...), err
 }
 
-// cloneBinds replaces binds by detached mounts, for a guest that has no permission to
-// reach their sources. The mounts are idmapped: their owner is the workload.
-func (p *Provider) cloneBinds(l *launch, mounts []guestproto.Mount, name string, kernel bool) error {
-	for i, m := range mounts {
+// cloneBinds replaces binds by detached mounts, if the guest has no permission to reach
+// their sources. The mounts are idmapped: their owner is the workload.
+func (i ids) cloneBinds(l *launch, mounts []guestproto.Mount, name string, kernel bool) error {
+	if !i.root {
+		return nil
+	}
+	for n, m := range mounts {
 		if m.Kind != guestproto.MountBind {
 			continue
 		}
-		tree, err := p.idmappedTree(m.Source, kernel)
+		tree, err := i.idmappedTree(m.Source, kernel)
 		if err != nil {
 			return err
 		}
-		at := fmt.Sprintf("%s%d", name, i)
+		at := fmt.Sprintf("%s%d", name, n)
 		l.addFile(at, tree)
-		mounts[i].Kind, mounts[i].Source = guestproto.MountFD, at
+		mounts[n].Kind, mounts[n].Source = guestproto.MountFD, at
 	}
 	return nil
+}
+
+// maxVolumes bounds the volumes of one workspace.
+const maxVolumes = 32
+
+// checkVolumes checks the volumes of a workspace.
+func (p *Provider) checkVolumes(spec driver.Spec, opts *Options, l *level) error {
+	if len(opts.Volumes) == 0 {
+		return nil
+	}
+	if p.cfg.Volumes == "" || l.name != driver.IsolationNamespaces {
+		return fmt.Errorf("volumes: %w: they need isolation %s", fault.Unsupported, driver.IsolationNamespaces)
+	}
+	if opts.Rootfs != "" {
+		return fmt.Errorf("volumes: %w: a workspace with the files of an image has none", fault.Unsupported)
+	}
+	if len(opts.Volumes) > maxVolumes {
+		return fmt.Errorf("%d volumes: %w: at most %d are possible", len(opts.Volumes), fault.InvalidArgument, maxVolumes)
+	}
+	taken := []string{homeOf(opts.userName()), workspaceAt(spec.Dir, opts), "/var", "/lib", "/lib64", "/root", "/home", "/tmp"}
+	for i, v := range opts.Volumes {
+		at := filepath.Clean(v.At)
+		if !driver.ValidID(v.Name) {
+			return fmt.Errorf("volume %.60q: %w: it is the id of a volume", v.Name, fault.InvalidArgument)
+		}
+		if !filepath.IsAbs(v.At) || at == "/" {
+			return fmt.Errorf("volume at %q: %w: the path must be absolute", v.At, fault.InvalidArgument)
+		}
+		if err := checkNotSystem(at); err != nil {
+			return fmt.Errorf("volume at %q: %w", v.At, err)
+		}
+		if slices.ContainsFunc(taken, func(dir string) bool { return paths.Inside(dir, at) || paths.Inside(at, dir) }) {
+			return fmt.Errorf("volume at %q: %w: it must be a directory of its own, outside of the home, /tmp and the system's directories, such as /mnt/data", v.At, fault.InvalidArgument)
+		}
+		if info, err := os.Lstat(filepath.Join(p.cfg.Volumes, v.Name)); err != nil || !info.IsDir() {
+			return fmt.Errorf("volume %s: %w", v.Name, fault.NotFound)
+		}
+		taken = append(taken, at)
+		opts.Volumes[i].At = at
+	}
+	return nil
+}
+
+// volumeMounts returns the mounts of the volumes.
+func (p *Provider) volumeMounts(opts Options) []guestproto.Mount {
+	var mounts []guestproto.Mount
+	for _, v := range opts.Volumes {
+		mounts = append(mounts, guestproto.Mount{Kind: guestproto.MountBind, Source: filepath.Join(p.cfg.Volumes, v.Name), Target: v.At, ReadOnly: v.ReadOnly})
+	}
+	return mounts
 }

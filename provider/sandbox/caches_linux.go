@@ -11,6 +11,7 @@ import (
 	"github.com/croft-run/croft/internal/host/guestproto"
 	"github.com/croft-run/croft/internal/host/toolchain"
 	"github.com/croft-run/croft/internal/paths"
+	"github.com/croft-run/croft/provider/sandbox/internal/protect"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -23,7 +24,7 @@ const cachesName = "caches"
 // checkCaches checks the caches of a workspace by the rules for binds. None may contain the
 // workspace, a bind or another cache, nor lie in one. Only the home of a cache may contain
 // read-only binds and further caches.
-func (p *Provider) checkCaches(spec driver.Spec, opts *Options) error {
+func (h *hostDirs) checkCaches(spec driver.Spec, opts *Options) error {
 	if len(opts.Caches) > maxCaches {
 		return fmt.Errorf("%d caches: %w: at most %d are possible", len(opts.Caches), fault.InvalidArgument, maxCaches)
 	}
@@ -40,7 +41,7 @@ func (p *Provider) checkCaches(spec driver.Spec, opts *Options) error {
 			return err
 		}
 		c.Dir = filepath.Clean(c.Dir)
-		if _, err := p.checkHostDir(c.Dir); err != nil && c.exists() {
+		if _, err := h.check(c.Dir); err != nil && c.exists() {
 			return err
 		}
 		if c.Home != "" {
@@ -154,23 +155,23 @@ func (p *Provider) cacheMounts(l *launch, u launchSpec) ([]guestproto.Mount, err
 
 // layerMount returns an overlayfs of a directory of the host, at its own path, with upper
 // and work in layer.
-func (p *Provider) layerMount(l *launch, u launchSpec, dir, layer string) (*checkedDir, guestproto.Mount, error) {
+func (p *Provider) layerMount(l *launch, u launchSpec, dir, layer string) (*protect.Dir, guestproto.Mount, error) {
 	m := guestproto.Mount{
 		Kind: guestproto.MountOverlay, Target: dir, Data: "userxattr", Upper: filepath.Join(layer, "upper"), Work: filepath.Join(layer, "work"),
 	}
 	if !u.policy.Durable {
 		m.Data += ",volatile"
 	}
-	d, err := p.openHostDir(dir)
+	d, err := p.dirs.open(dir)
 	if err != nil {
 		return nil, m, err
 	}
-	l.open = append(l.open, d.file)
+	l.open = append(l.open, d.File)
 	if !p.ids.root {
-		m.Lower = []string{d.real}
+		m.Lower = []string{d.Real}
 		return d, m, nil
 	}
-	lower, err := p.idmappedTree(d.procPath(), false)
+	lower, err := p.ids.idmappedTree(d.ProcPath(), false)
 	if err != nil {
 		return nil, m, err
 	}

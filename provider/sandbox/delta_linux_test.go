@@ -42,7 +42,7 @@ func TestLayersOfAChangedDirectory(t *testing.T) {
 	}
 	layers := func() (names []string) {
 		t.Helper()
-		entries, err := os.ReadDir(p.layersDir())
+		entries, err := os.ReadDir(p.layers.dir)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -135,7 +135,7 @@ func TestLayersStayWhileAStateIsUnreadable(t *testing.T) {
 	p := newProvider(t, t.TempDir())
 	id := driver.NewID()
 	open(t, p, func(s *driver.Spec) { s.ID = id })
-	layer := filepath.Join(p.layersDir(), "layer")
+	layer := filepath.Join(p.layers.dir, "layer")
 	state := p.store.Path(id, wsdir.StateName(Kind))
 	good, err := os.ReadFile(state)
 	if err != nil {

@@ -153,8 +153,8 @@ func attachLoop(path string) (*os.File, error) {
 }
 
 // hasDiskImage reports whether the files of a workspace are in a disk image.
-func (p *Provider) hasDiskImage(l *level, policy driver.Policy) bool {
-	return policy.Limits[driver.ResourceDisk].Max > 0 && l.mapsIDs && p.ids.root && diskLimit().Enforced()
+func (i ids) hasDiskImage(l *level, policy driver.Policy) bool {
+	return policy.Limits[driver.ResourceDisk].Max > 0 && l.mapsIDs && i.root && diskLimit().Enforced()
 }
 
 // checkDisk refuses a change of the disk limit.

@@ -16,7 +16,7 @@
 //	layer                   with a template: the directories upper and work of overlayfs
 //	caches                  upper layers of caches of the host, see the option "caches"
 //	disk.img                with a disk limit: a file system that contains the files
-//	git                     private copies of Git directories, see gitcopy_linux.go
+//	git                     private copies of Git directories, see package gitdir
 //	imports                 upper layers of directories that were imported by mount
 //	rollback-stage          new files of a rollback, with its journal
 //	rollback                journal of a rollback through a mount, see snapshot.BeginRollback

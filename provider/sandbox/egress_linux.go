@@ -2,10 +2,8 @@ package sandbox
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 
-	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/egress"
 	"github.com/croft-run/croft/internal/egress/proxies"
 	"github.com/croft-run/croft/internal/host/guestproto"
@@ -30,14 +28,6 @@ const (
 	rootsName     = "roots"      // directory of the certificate bundle
 	bundleDir     = "/run/croft" // the same directory inside
 )
-
-// newProxies returns the proxies of the provider's workspaces.
-func (p *Provider) newProxies() *proxies.Set {
-	return proxies.New(p.ctx, egress.Options{
-		Secrets: p.cfg.Secrets, Credentials: p.cfg.Credentials, Events: p.cfg.Events, Resolver: p.cfg.Resolver, RootCAs: p.cfg.RootCAs, Upstream: p.cfg.Upstream,
-		LocalHandler: p.cfg.LocalHandler,
-	}, p.log)
-}
 
 // proxyPaths returns the paths of the files of a workspace's proxy.
 func (p *Provider) proxyPaths(id string) proxies.Paths {
@@ -82,14 +72,6 @@ func (u launchSpec) configureProxy(l *launch) error {
 		if _, set := cfg.Env[name]; !set {
 			cfg.Env[name] = value
 		}
-	}
-	return nil
-}
-
-// checkNetwork refuses an open network, which no level supports.
-func checkNetwork(n driver.Network) error {
-	if n.Open {
-		return fmt.Errorf("open network: %w: name the hosts that may be reached, or allow the host \"*\"", fault.Unsupported)
 	}
 	return nil
 }

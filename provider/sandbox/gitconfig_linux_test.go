@@ -15,33 +15,6 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-func FuzzGitConfig(f *testing.F) {
-	f.Add("[core]\n\thooksPath = .githooks\n[include]\n\tpath = ../x\n[extensions] worktreeConfig = true\n")
-	f.Add("[includeIf \"gitdir:~/a\"]\npath=\"b\"\n[core]hooksPath=/abs")
-	f.Add("[a \"]\\\"\"] b = \\\n c ; d")
-	f.Fuzz(func(t *testing.T, text string) {
-		c := parseGitConfig(text)
-		for _, name := range append(append(c.hooks, c.includes...), c.worktree) {
-			if len(name) > len(text) {
-				t.Errorf("%q gives %q", text, name)
-			}
-		}
-	})
-}
-
-func TestGitConfig(t *testing.T) {
-	got := parseGitConfig("\ufeff# [core] hooksPath = no\n[core]\n\thooksPath = .githooks # ours\n[include]\n path = ../x.inc\n" +
-		"[includeIf \"onbranch:a]\\\"b\"] path = y ; z\n[core] hooksPath=/abs\n[submodule \"s\"]\n\tpath = s\n" +
-		"[CORE]\n\tHOOKSPATH = \"with # and \\\"quotes\\\" \"\n\thookspath = on two \\\n lines  \n\thookspath\n\tworktree=../../w\n[extensions]\n\tworktreeConfig\n")
-	want := gitConfig{
-		hooks:    []string{".githooks", "/abs", `with # and "quotes" `, "on two  lines"},
-		includes: []string{"../x.inc", "y"}, worktree: "../../w", perTree: true, runs: true,
-	}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(gitConfig{})); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
 // named are repositories whose configuration, or whose hooks, lead to files of the
 // working tree: how each is made, on the host, and what a process inside tries, so
 // that git runs $evil.

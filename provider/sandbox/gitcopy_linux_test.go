@@ -15,6 +15,8 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/testenv"
+	"github.com/croft-run/croft/provider/sandbox/internal/entry"
+	"github.com/croft-run/croft/provider/sandbox/internal/gitdir"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -134,7 +136,7 @@ func TestPrivateGitStays(t *testing.T) {
 	if err := p.endGuest(t.Context(), p.store.Path(idOf(t, ws))); err != nil {
 		t.Fatal(err)
 	}
-	put(t, filepath.Join(p.store.Path(idOf(t, ws)), gitName, newGitPrefix+"x", "git", "HEAD"), "left by a crash")
+	put(t, filepath.Join(p.store.Path(idOf(t, ws)), gitdir.Name, ".new-x", "git", "HEAD"), "left by a crash")
 	again, err := p.Resolve(t.Context(), ws.Ref)
 	if err != nil {
 		t.Fatal(err)
@@ -142,7 +144,7 @@ func TestPrivateGitStays(t *testing.T) {
 	if got := output(t, again, "git log --format=%s"); got != "inside\nfirst" {
 		t.Errorf("the log is %q", got)
 	}
-	if _, err := os.Stat(filepath.Join(p.store.Path(idOf(t, ws)), gitName, newGitPrefix+"x")); err == nil {
+	if _, err := os.Stat(filepath.Join(p.store.Path(idOf(t, ws)), gitdir.Name, ".new-x")); err == nil {
 		t.Error("an incomplete copy is left")
 	}
 	if err := again.Life.Destroy(t.Context()); err != nil {
@@ -160,8 +162,8 @@ func TestPrivateGitOfObjects(t *testing.T) {
 	git(t, dir, "repack", "-adq")
 	before := digest(t, filepath.Join(dir, ".git"))
 	_, ws, _ := inPlace(t, dir, "")
-	got := output(t, ws, `for f in $(find `+gitInside+`/ -type f); do chmod 666 $f 2>/dev/null && echo chmod $f; (echo x >> $f) 2>/dev/null && echo wrote $f; done
-mv `+gitInside+`/*/objects `+gitInside+`/x 2>/dev/null && echo moved; ls `+gitInside+`/*/objects/0/pack | grep -c pack$`)
+	got := output(t, ws, `for f in $(find `+gitdir.Inside+`/ -type f); do chmod 666 $f 2>/dev/null && echo chmod $f; (echo x >> $f) 2>/dev/null && echo wrote $f; done
+mv `+gitdir.Inside+`/*/objects `+gitdir.Inside+`/x 2>/dev/null && echo moved; ls `+gitdir.Inside+`/*/objects/0/pack | grep -c pack$`)
 	if got != "1" {
 		t.Errorf("inside: %s", got)
 	}
@@ -213,7 +215,7 @@ func TestPrivateGitFiles(t *testing.T) {
 	}
 	_, ws, _ := inPlace(t, fake, "")
 	id := git(t, other, "rev-parse", "HEAD")
-	res := script(t, ws, "for d in a b c; do git -C $d log; git -C $d cat-file -p "+id+"; done; find "+gitInside+" -type f | xargs grep -l secret; find "+gitInside+" | grep "+id[2:])
+	res := script(t, ws, "for d in a b c; do git -C $d log; git -C $d cat-file -p "+id+"; done; find "+gitdir.Inside+" -type f | xargs grep -l secret; find "+gitdir.Inside+" | grep "+id[2:])
 	if len(res.Stdout) > 0 {
 		t.Errorf("another repository of the user is seen: %s", res.Stdout)
 	}
@@ -246,7 +248,7 @@ func TestPrivateGitWithoutCredentials(t *testing.T) {
 	put(t, filepath.Join(dir, ".git/config.bak"), "[imap]\n\tpass = tok2\n[remote \"o\"]\n\turl = \"https://u:\\\"tok3@h/x\"\n")
 	plantGitCredentials(t, dir)
 	_, ws, _ := inPlace(t, dir, "")
-	got := output(t, ws, `grep -r "tok[123]" .git `+gitInside+`; git remote get-url origin; git remote get-url up; git status --porcelain`)
+	got := output(t, ws, `grep -r "tok[123]" .git `+gitdir.Inside+`; git remote get-url origin; git remote get-url up; git status --porcelain`)
 	if got != "https://example.com/x.git\nssh://git@example.com/x.git" {
 		t.Errorf("inside: %s", got)
 	}
@@ -615,14 +617,14 @@ func BenchmarkCopyGit(b *testing.B) {
 	git(b, dir, "add", ".")
 	git(b, dir, "commit", "-qm", "many")
 	git(b, dir, "repack", "-adq")
-	fd, err := openDirAt(unix.AT_FDCWD, filepath.Join(dir, ".git"))
+	fd, err := entry.OpenDir(unix.AT_FDCWD, filepath.Join(dir, ".git"))
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer unix.Close(fd)
 	copies := b.TempDir()
 	for b.Loop() {
-		if _, err := copyGit(copies, gitSource{fd: fd, host: dir, path: dir}, maxGitCopied); err != nil {
+		if _, err := (&gitdir.Copies{Dir: copies}).Get(gitdir.Source{FD: fd, Host: dir, Path: dir}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -679,7 +681,7 @@ func TestGitAttackSparseGit(t *testing.T) {
 		t.Errorf("inside, the files are %q", got)
 	}
 	var blocks int64
-	err := filepath.WalkDir(p.store.Path(idOf(t, ws), gitName), func(name string, _ os.DirEntry, err error) error {
+	err := filepath.WalkDir(p.store.Path(idOf(t, ws), gitdir.Name), func(name string, _ os.DirEntry, err error) error {
 		var st unix.Stat_t
 		if err == nil {
 			err = unix.Lstat(name, &st)
@@ -689,23 +691,5 @@ func TestGitAttackSparseGit(t *testing.T) {
 	})
 	if used := blocks * 512; err != nil || used > 8<<20 {
 		t.Errorf("the copies take %d bytes, %v", used, err)
-	}
-}
-
-// TestPrivateGitTotal: the copies of a workspace have a bound together.
-func TestPrivateGitTotal(t *testing.T) {
-	dir := t.TempDir()
-	put(t, filepath.Join(dir, ".git/description"), strings.Repeat("x", 5000))
-	fd, err := openDirAt(unix.AT_FDCWD, filepath.Join(dir, ".git"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Close(fd)
-	src := gitSource{fd: fd, host: filepath.Join(dir, ".git"), path: filepath.Join(dir, ".git")}
-	for left, want := range map[int64]fault.Code{4999: fault.ResourceExhausted, 5000: ""} {
-		u := &launchSpec{gitDir: t.TempDir(), git: &[]gitCopy{{Bytes: maxGitTotal - left}}}
-		if c, err := u.privateGit(src); err != nil && fault.Of(err) != want || err == nil && (want != "" || c.Bytes != 5000) {
-			t.Errorf("with %d bytes left: %d bytes, %v", left, c.Bytes, err)
-		}
 	}
 }

@@ -7,8 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
-	"sync/atomic"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/host/cgroup"
@@ -16,6 +14,8 @@ import (
 	"github.com/croft-run/croft/internal/host/guest"
 	"github.com/croft-run/croft/internal/host/guest/supervise"
 	"github.com/croft-run/croft/internal/host/wsdir"
+	"github.com/croft-run/croft/provider/sandbox/internal/gitdir"
+	"github.com/croft-run/croft/provider/sandbox/internal/protect"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -28,16 +28,19 @@ func (p *Provider) newLaunchSpec(l *level, m *wsdir.State, opts Options) (*launc
 	u := &launchSpec{
 		level: l, id: m.ID, files: p.store.Files(m), guestDir: workspaceAt(m.Dir, &opts), user: opts.userName(), policy: m.Policy, log: p.store.Path(m.ID, logName),
 		throwaway: opts.Throwaway, lower: opts.lowerDirs(), hostDir: m.Dir != "", binds: opts.Binds, sockets: opts.Sockets, volumes: p.volumeMounts(opts), rootfs: opts.RootfsDir, version: bin.Version,
-		gitDir: p.store.Path(m.ID, gitName), gitShared: opts.Git == GitShared,
 	}
-	u.checkGit = func(dir string) error {
-		_, err := p.checkHostDir(dir)
-		return err
+	u.autorun = protect.Settings{
+		Git: &gitdir.Copies{Dir: p.store.Path(m.ID, gitdir.Name)}, Shared: opts.Git == GitShared,
+		Late:    l.name == driver.IsolationNamespaces, // whose guest can mount while the workload runs
+		IsShown: u.isShown, CheckGit: func(dir string) error {
+			_, err := p.dirs.check(dir)
+			return err
+		},
 	}
 	if p.ids.root && l.mapsIDs {
 		u.owner = p.ids.base + workloadUID
 	}
-	if p.hasDiskImage(l, m.Policy) {
+	if p.ids.hasDiskImage(l, m.Policy) {
 		u.image = p.store.Path(m.ID, imageName)
 	}
 	if len(u.lower) > 0 {
@@ -115,16 +118,8 @@ type guestConn struct {
 	groups   *cgroup.Groups
 	owner    int // uid of files that are created; 0 is this process's user
 
-	autorun       *autorunState // autorun files at the start; nil for an adopted guest
-	autorunMounts []heldMount   // mounts that protect autorun files
-	rec           *supervise.Record
-	rootfs        *os.File // with autorunMounts or gits: the root directory in the guest's mount namespace
-
-	spec    *launchSpec  // of this process, for a guest as it runs
-	gits    *gitWatch    // nil without writable directories of the user
-	seen    atomic.Int64 // appearances that were looked at
-	lateMu  sync.Mutex
-	partial map[string]bool // guarded by lateMu: see setPartial
+	autorun *protect.Guest
+	rec     *supervise.Record
 
 	guestRoot *os.File // with imports: the workspace in the guest's mount
 	mountNS   *os.File // with imports: the guest's mount namespace
@@ -133,19 +128,19 @@ type guestConn struct {
 
 func newGuestConn(c *guest.Client, u *launchSpec) *guestConn {
 	c.WhyLost, c.Salvage = newOOMCheck(*u), guest.OutputFromLogs(u.log)
-	return &guestConn{Client: c, autorun: u.autorun, owner: u.owner, spec: u, groups: cgroupsOf(*u)}
+	return &guestConn{Client: c, owner: u.owner, groups: cgroupsOf(*u)}
 }
 
 // Close closes the connection. The guest lives on.
 func (g *guestConn) Close() error {
 	err := g.Client.Close()
-	if g.gits != nil {
-		g.gits.close()
+	if g.autorun != nil {
+		g.autorun.Close()
 	}
 	if g.root != nil {
 		err = errors.Join(err, g.root.Close())
 	}
-	for _, f := range []*os.File{g.pinnedNS, g.guestRoot, g.mountNS, g.rootfs} {
+	for _, f := range []*os.File{g.pinnedNS, g.guestRoot, g.mountNS} {
 		if f != nil {
 			f.Close()
 		}
@@ -159,18 +154,27 @@ func (p *Provider) startGuest(ctx context.Context, d wsdir.Dir, u *launchSpec) (
 	if err := p.endGuestLocked(ctx, d.Path); err != nil {
 		return nil, err
 	}
-	u.autorun = new(autorunState)
-	if err := u.loadGitCopies(d); err != nil {
-		return nil, fmt.Errorf("sandbox: start the guest: %w", err)
+	u.autorun.State = new(protect.State)
+	if u.showsHostDirs() {
+		var err error
+		if u.autorun.Git, err = gitdir.Read(d); err == nil {
+			err = u.autorun.Git.Sweep()
+		}
+		if err != nil {
+			return nil, fmt.Errorf("sandbox: start the guest: %w", err)
+		}
 	}
 	l := new(launch)
 	defer l.close()
 	g, err := p.launchGuest(ctx, d, u, l)
 	if err != nil {
 		if code := fault.Of(err); ctx.Err() == nil && code != fault.InvalidArgument && code != fault.ResourceExhausted {
-			p.forgetProofs(u.level)
+			if host, err := p.digest(); err == nil { // this process and the next ones test the level again
+				probed.Delete(probeKey{u.level.name, host})
+			}
+			p.proofs.forget()
 		}
-		removePlaceholders(u.autorun.Made) //nolint:errcheck // an empty placeholder is harmless
+		protect.RemovePlaceholders(u.autorun.State.Made) //nolint:errcheck // an empty placeholder is harmless
 		return nil, errors.Join(err, p.endGuestLocked(context.WithoutCancel(ctx), d.Path))
 	}
 	return g, nil
@@ -180,10 +184,14 @@ func (p *Provider) startGuest(ctx context.Context, d wsdir.Dir, u *launchSpec) (
 // its files.
 func (p *Provider) launchGuest(ctx context.Context, d wsdir.Dir, u *launchSpec, l *launch) (*guestConn, error) {
 	if err := p.prepareLaunch(l, u); err != nil {
-		return nil, fmt.Errorf("sandbox: start the guest: %w: %w", launchErrorCode(err), err)
+		code := fault.Failed // errors that the caller can fix keep their code
+		if of := fault.Of(err); of == fault.PermissionDenied || of == fault.InvalidArgument || of == fault.ResourceExhausted {
+			code = of
+		}
+		return nil, fmt.Errorf("sandbox: start the guest: %w: %w", code, err)
 	}
-	rec := &supervise.Record{Key: u.key, Groups: cgroupsOf(*u).Dirs(), Made: u.autorun.Made}
-	if !u.throwaway || len(rec.Groups)+len(rec.Made)+len(*u.git) > 0 { // recorded before it is created, so that a crash leaves no leak
+	rec := &supervise.Record{Key: u.key, Groups: cgroupsOf(*u).Dirs(), Made: u.autorun.State.Made}
+	if !u.throwaway || len(rec.Groups)+len(rec.Made)+len(u.autorun.Git.List) > 0 { // recorded before it is created, so that a crash leaves no leak
 		if err := u.recordLaunch(ctx, d, rec); err != nil {
 			return nil, fmt.Errorf("sandbox: start the guest: %w: %w", fault.Failed, err)
 		}
@@ -217,7 +225,7 @@ func (p *Provider) launchGuest(ctx context.Context, d wsdir.Dir, u *launchSpec, 
 // prepareLaunch creates what the guest needs in the workspace directory, and fills in its
 // launch.
 func (p *Provider) prepareLaunch(l *launch, u *launchSpec) error {
-	if err := p.chownLogs(u.level, u.log); err != nil {
+	if err := p.ids.chownLogs(u.level, u.log); err != nil {
 		return err
 	}
 	if u.tmp != "" {
@@ -226,12 +234,12 @@ func (p *Provider) prepareLaunch(l *launch, u *launchSpec) error {
 		}
 	}
 	if u.layer != "" && u.image == "" {
-		if err := p.resetLayer(u.layer); err != nil {
+		if err := p.ids.resetLayer(u.layer); err != nil {
 			return fmt.Errorf("create the overlayfs layer: %w", err)
 		}
 	}
 	for _, c := range u.caches {
-		if err := p.resetLayer(c.layer); err != nil {
+		if err := p.ids.resetLayer(c.layer); err != nil {
 			return fmt.Errorf("create the layer of a cache: %w", err)
 		}
 	}
@@ -255,15 +263,15 @@ func (p *Provider) prepareLaunch(l *launch, u *launchSpec) error {
 // Git directories, and the autorun files that were found, to the state.
 func (u *launchSpec) recordLaunch(ctx context.Context, d wsdir.Dir, rec *supervise.Record) error {
 	_, err := d.Update(ctx, false, func(m *wsdir.State) error {
-		if len(*u.git) > 0 {
-			if err := gitCopiesSection.Set(m, u.git); err != nil {
+		if len(u.autorun.Git.List) > 0 {
+			if err := u.autorun.Git.WriteTo(m); err != nil {
 				return err
 			}
 		}
 		if u.throwaway {
 			return rec.PutIn(m)
 		}
-		return errors.Join(rec.PutIn(m), u.autorun.writeTo(m))
+		return errors.Join(rec.PutIn(m), u.autorun.State.WriteTo(m))
 	})
 	return err
 }
@@ -287,17 +295,7 @@ var hooks = &supervise.Hooks{
 		}
 	},
 	After: func(_ context.Context, r *supervise.Record) error {
-		removePlaceholders(r.Made) //nolint:errcheck // an empty placeholder is harmless
+		protect.RemovePlaceholders(r.Made) //nolint:errcheck // an empty placeholder is harmless
 		return cgroup.Remove(r.Groups)
 	},
-}
-
-// launchErrorCode returns the code of a launch error. Errors that the caller can fix keep
-// their code; all others are Failed.
-func launchErrorCode(err error) fault.Code {
-	switch code := fault.Of(err); code {
-	case fault.PermissionDenied, fault.InvalidArgument, fault.ResourceExhausted:
-		return code
-	}
-	return fault.Failed
 }

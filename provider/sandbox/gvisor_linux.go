@@ -39,7 +39,7 @@ func (p *Provider) launchGVisor(l *launch, u launchSpec) error {
 		return err
 	}
 	l.addFile("kernel", program)
-	if u.gitShared { // flocks on placeholders do not pass into gVisor
+	if u.autorun.Shared { // flocks on placeholders do not pass into gVisor
 		if err := u.refuseAutorunFiles("by gVisor where the host's .git is shared"); err != nil {
 			return err
 		}
@@ -67,28 +67,6 @@ func (p *Provider) openRunsc() (*os.File, error) {
 		return nil, fmt.Errorf("gVisor: %w: %w", fault.Unsupported, err)
 	}
 	return f, nil
-}
-
-// refuseAutorunFiles refuses writable directories of the host that contain autorun files,
-// at levels that can't make those read-only.
-func (u launchSpec) refuseAutorunFiles(how string) error {
-	found, err := u.hasAutorunFiles(u.files, u.hostDir)
-	if err != nil {
-		return err
-	}
-	if found {
-		return fmt.Errorf("the directory in place contains autorun files, which can't be kept read-only %s: %w: choose isolation namespaces, or copy the directory", how, fault.Unsupported)
-	}
-	for _, b := range u.binds {
-		found, err := u.hasAutorunFiles(b.Dir, !b.ReadOnly)
-		if err != nil {
-			return err
-		}
-		if found {
-			return fmt.Errorf("directory %q contains autorun files, which can't be kept read-only %s: %w: bind it read-only, or choose isolation namespaces", b.Dir, how, fault.Unsupported)
-		}
-	}
-	return nil
 }
 
 // A gvisorLaunch turns a launch in namespaces into one in gVisor.
@@ -188,8 +166,8 @@ func (k *gvisorLaunch) addMounts() {
 		}
 	}
 	// gVisor renames a directory on which only the outer rootfs has a mount.
-	if k.spec.autorun != nil {
-		for _, m := range k.spec.autorun.Mounts {
+	if k.spec.autorun.State != nil {
+		for _, m := range k.spec.autorun.State.Mounts {
 			k.addBind(m.Target, m.ReadOnly)
 		}
 	}
@@ -227,7 +205,7 @@ func (k *gvisorLaunch) setUpSocket() error {
 	if err := os.Mkdir(ctl, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
-	if err := k.p.chownInside(ctl, 0); err != nil {
+	if err := k.p.ids.chownInside(ctl, 0); err != nil {
 		return err
 	}
 	for _, path := range []string{k.spec.socket, filepath.Join(ctl, supervise.SocketName)} {

@@ -57,7 +57,7 @@ type mountPoint struct {
 // canImport reports whether a workspace can have imports by mount: its files are in their
 // directory, and this process may enter the guest's mount namespace.
 func (p *Provider) canImport(l *level, m *wsdir.State) bool {
-	return p.ids.root && l.name == driver.IsolationNamespaces && m.Dir == "" && !p.hasDiskImage(l, m.Policy)
+	return p.ids.root && l.name == driver.IsolationNamespaces && m.Dir == "" && !p.ids.hasDiskImage(l, m.Policy)
 }
 
 func (h *handle) importsPath(elem ...string) string {
@@ -281,7 +281,7 @@ func (h *handle) createImportLayer(s importMount) (string, error) {
 		return "", err
 	}
 	layer := driver.NewID()
-	if err := h.p.resetLayer(h.importsPath(layer)); err != nil {
+	if err := h.p.ids.resetLayer(h.importsPath(layer)); err != nil {
 		return "", err
 	}
 	return layer, os.Chmod(h.importsPath(layer, "upper"), info.Mode().Perm()|0o700)
@@ -411,7 +411,7 @@ func (h *handle) importTree(g *guestConn, s importMount, at *os.File) (*os.File,
 			return err
 		})
 	} else {
-		tree, err = h.p.idmappedTree(s.Source, false)
+		tree, err = h.p.ids.idmappedTree(s.Source, false)
 	}
 	if err != nil {
 		return nil, err
@@ -419,7 +419,7 @@ func (h *handle) importTree(g *guestConn, s importMount, at *os.File) (*os.File,
 	if s.Layer != "" {
 		lower := tree
 		defer lower.Close()
-		if err := h.p.resetLayer(h.importsPath(s.Layer)); err != nil {
+		if err := h.p.ids.resetLayer(h.importsPath(s.Layer)); err != nil {
 			return nil, err
 		}
 		if tree, err = newOverlay(lower, h.importsPath(s.Layer), h.dir.State().Policy.Durable); err != nil {

@@ -48,7 +48,7 @@ func (p *Provider) launchProcess(l *launch, u launchSpec) error {
 	env := baseEnv(u)
 	env["HOME"], env["TMPDIR"] = u.tmp, u.tmp
 	maps.Copy(env, u.policy.Env)
-	writable, visible, err := p.landlockPaths(l, u)
+	writable, visible, err := p.dirs.landlockPaths(l, u)
 	if err != nil {
 		return err
 	}
@@ -63,22 +63,22 @@ func (p *Provider) launchProcess(l *launch, u launchSpec) error {
 
 // landlockPaths lists what a workload without mounts may write, and what it may read.
 // Directories of the user are named by the descriptors that were checked.
-func (p *Provider) landlockPaths(l *launch, u launchSpec) (writable, visible []string, err error) {
+func (h *hostDirs) landlockPaths(l *launch, u launchSpec) (writable, visible []string, err error) {
 	writable, visible = append([]string{u.tmp}, landlockDevices...), append(etcPaths(), landlockReadable...)
 	if !u.hostDir {
 		writable = append(writable, u.files)
-	} else if writable, err = p.addGrant(l, u.files, writable); err != nil {
+	} else if writable, err = h.addGrant(l, u.files, writable); err != nil {
 		return nil, nil, err
 	}
 	for _, dir := range u.binds {
 		switch {
 		case dir.Empty, dir.isMissing():
 		case dir.HideCredentials:
-			visible, err = p.addGrantWithoutCredentials(l, u, dir, visible)
+			visible, err = h.addGrantWithoutCredentials(l, u, dir, visible)
 		case dir.ReadOnly || u.policy.ReadOnly:
-			visible, err = p.addGrant(l, dir.Dir, visible)
+			visible, err = h.addGrant(l, dir.Dir, visible)
 		default:
-			writable, err = p.addGrant(l, dir.Dir, writable)
+			writable, err = h.addGrant(l, dir.Dir, writable)
 		}
 		if err != nil {
 			return nil, nil, err
@@ -88,24 +88,24 @@ func (p *Provider) landlockPaths(l *launch, u launchSpec) (writable, visible []s
 }
 
 // addGrant opens and checks a directory, and adds its descriptor to a list.
-func (p *Provider) addGrant(l *launch, dir string, list []string) ([]string, error) {
-	d, err := p.openHostDir(dir)
+func (h *hostDirs) addGrant(l *launch, dir string, list []string) ([]string, error) {
+	d, err := h.open(dir)
 	if err != nil {
 		return nil, err
 	}
 	name := fmt.Sprintf("grant%d", len(l.Files))
-	l.addFile(name, d.file)
+	l.addFile(name, d.File)
 	return append(list, "fd:"+name), nil
 }
 
 // addGrantWithoutCredentials is addGrant for a directory that must have no credential files,
 // because without mounts they can't be masked.
-func (p *Provider) addGrantWithoutCredentials(l *launch, u launchSpec, b Bind, list []string) ([]string, error) {
-	d, err := p.openHostDir(b.Dir)
+func (h *hostDirs) addGrantWithoutCredentials(l *launch, u launchSpec, b Bind, list []string) ([]string, error) {
+	d, err := h.open(b.Dir)
 	if err != nil {
 		return nil, err
 	}
-	defer d.file.Close()
+	defer d.File.Close()
 	masks, err := u.maskBind(d, b)
 	if err != nil {
 		return nil, err
@@ -114,5 +114,5 @@ func (p *Provider) addGrantWithoutCredentials(l *launch, u launchSpec, b Bind, l
 		err := fmt.Errorf("directory %q: %w: isolation %s has no mounts, which would hide %s", b.Dir, fault.Unsupported, u.level.name, masks[0].Target)
 		return nil, fault.Advise(err, "leave the directory, or its toolchain, out")
 	}
-	return p.addGrant(l, b.Dir, list)
+	return h.addGrant(l, b.Dir, list)
 }

@@ -15,21 +15,25 @@ import (
 	"github.com/croft-run/croft/internal/host/guest"
 	"github.com/croft-run/croft/internal/host/guestproto"
 	"github.com/croft-run/croft/internal/host/process"
+	"github.com/croft-run/croft/internal/paths"
+	"github.com/croft-run/croft/provider/sandbox/internal/gitdir"
+	"github.com/croft-run/croft/provider/sandbox/internal/protect"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
 // ids says how user ids inside map to ids on the host.
 type ids struct {
-	root bool // this process may map any id
-	base int  // root: the id on the host of id 0 inside
+	root   bool // this process may map any id
+	base   int  // root: the id on the host of id 0 inside
+	userns *usernsCache
 }
 
 // hostIDs returns the mapping that this process may use.
 func hostIDs(base int) ids {
 	if os.Geteuid() == 0 {
-		return ids{root: true, base: base}
+		return ids{root: true, base: base, userns: new(usernsCache)}
 	}
-	return ids{}
+	return ids{userns: new(usernsCache)}
 }
 
 // guestWorkspaceDir is the default path of a workspace inside.
@@ -92,11 +96,7 @@ type launchSpec struct {
 	owner       int                             // uid on the host of files created through the mount; 0 is this process's user
 	commitGuard func(change func() error) error // called around the commit of a change through the mount
 	tmp         string                          // without mounts: directory of temporary files
-	autorun     *autorunState                   // receives the autorun files that were found, unless nil
-	gitDir      string                          // directory of the private copies of Git directories
-	git         *[]gitCopy                      // the private copies; receives new ones
-	gitShared   bool                            // the workload uses Git directories of the host
-	checkGit    func(dir string) error          // checks a Git directory outside the directories that are shown
+	autorun     protect.Settings                // of the autorun files; its State receives those that were found
 
 	version string // of the guest
 	key     string // digest of the settings: a guest with another key is replaced
@@ -158,8 +158,8 @@ func (p *Provider) launchNamespaces(l *launch, u launchSpec) error {
 		return err
 	}
 	before, after, err := p.extraMounts(l, u)
-	if err == nil && p.ids.root {
-		err = errors.Join(p.cloneBinds(l, before, "outer", u.level.gvisor), p.cloneBinds(l, after, "bind", u.level.gvisor))
+	if err == nil {
+		err = errors.Join(p.ids.cloneBinds(l, before, "outer", u.level.gvisor), p.ids.cloneBinds(l, after, "bind", u.level.gvisor))
 	}
 	if err != nil {
 		return err
@@ -168,19 +168,16 @@ func (p *Provider) launchNamespaces(l *launch, u launchSpec) error {
 	if err != nil {
 		return err
 	}
-	if p.ids.root {
-		if err := p.cloneBinds(l, copies, "gitstore", u.level.gvisor); err != nil {
-			return err
-		}
+	if err := p.ids.cloneBinds(l, copies, "gitstore", u.level.gvisor); err != nil {
+		return err
 	}
 	system, err := u.systemMounts()
-	if err == nil && p.ids.root {
-		volumes := slices.Clone(u.volumes)
-		if u.rootfs != "" {
-			err = p.cloneBinds(l, system, "system", u.level.gvisor)
-		}
-		err = errors.Join(err, p.cloneBinds(l, volumes, "volume", u.level.gvisor))
-		u.volumes = volumes
+	u.volumes = slices.Clone(u.volumes)
+	if err == nil && u.rootfs != "" {
+		err = p.ids.cloneBinds(l, system, "system", u.level.gvisor)
+	}
+	if err == nil {
+		err = p.ids.cloneBinds(l, u.volumes, "volume", u.level.gvisor)
 	}
 	if err != nil {
 		return err
@@ -231,13 +228,13 @@ func (p *Provider) workspaceMounts(l *launch, u launchSpec) ([]guestproto.Mount,
 		return nil, err
 	}
 	if p.ids.root {
-		tree, err := p.filesTree(u)
+		tree, err := p.ids.filesTree(u)
 		if err != nil {
 			return nil, err
 		}
 		l.addFile("workspace", tree)
 		m.Kind, m.Source = guestproto.MountFD, "workspace"
-		if err := p.cloneBinds(l, held, "held", u.level.gvisor); err != nil {
+		if err := p.ids.cloneBinds(l, held, "held", u.level.gvisor); err != nil {
 			return nil, err
 		}
 	}
@@ -252,11 +249,11 @@ func (p *Provider) filesMount(l *launch, u *launchSpec) (m guestproto.Mount, hel
 	if !u.hostDir {
 		return m, nil, nil
 	}
-	d, err := p.openMountSource(l, u.files, u.guestDir)
+	d, err := p.dirs.openMountSource(l, u.files, u.guestDir)
 	if err != nil {
 		return m, nil, err
 	}
-	m.Source, u.files = d.real, d.procPath()
+	m.Source, u.files = d.Real, d.ProcPath()
 	if held, err = u.protectAutorun(l, d, u.guestDir, u.policy.ReadOnly); err != nil {
 		return m, nil, err
 	}
@@ -265,24 +262,35 @@ func (p *Provider) filesMount(l *launch, u *launchSpec) (m guestproto.Mount, hel
 }
 
 // filesTree returns a detached, idmapped mount of the files.
-func (p *Provider) filesTree(u launchSpec) (*os.File, error) {
+func (i ids) filesTree(u launchSpec) (*os.File, error) {
 	if u.image == "" {
-		return p.idmappedTree(u.files, u.level.gvisor)
+		return i.idmappedTree(u.files, u.level.gvisor)
 	}
 	tree, err := mountImage(u.image, u.policy.ReadOnly)
 	if err != nil {
 		return nil, err
 	}
-	if err := p.mapOwner(tree, 0, 0, u.level.gvisor); err != nil {
+	if err := i.mapOwner(tree, 0, 0, u.level.gvisor); err != nil {
 		return nil, errors.Join(err, tree.Close())
 	}
 	return tree, nil
 }
 
+// cleanGitName is the directory of a workspace with the clean files of the Git directories of
+// its template, a lower layer of the overlayfs that hides those with credentials.
+const cleanGitName = "git-clean"
+
 // overlayMounts returns the overlayfs mount of a workspace with lower directories.
 func (p *Provider) overlayMounts(l *launch, u launchSpec) ([]guestproto.Mount, error) {
-	if err := addCleanGit(&u, p.layersDir()); err != nil {
-		return nil, err
+	if template := u.lower[len(u.lower)-1]; !paths.Inside(p.layers.dir, template) { // a template of Croft, in layers, has no credentials
+		clean := filepath.Join(filepath.Dir(u.layer), cleanGitName)
+		found, err := gitdir.CleanTree(template, clean)
+		if err != nil {
+			return nil, err
+		}
+		if found {
+			u.lower = append(u.lower[:len(u.lower)-1:len(u.lower)-1], clean, template)
+		}
 	}
 	m := guestproto.Mount{
 		Kind: guestproto.MountOverlay, Target: u.guestDir, ReadOnly: u.policy.ReadOnly, Data: "userxattr",
@@ -296,7 +304,7 @@ func (p *Provider) overlayMounts(l *launch, u launchSpec) ([]guestproto.Mount, e
 	}
 	m.Lower = nil
 	for i, dir := range u.lower {
-		lower, err := p.idmappedTree(dir, false)
+		lower, err := p.ids.idmappedTree(dir, false)
 		if err != nil {
 			return nil, err
 		}
@@ -304,7 +312,7 @@ func (p *Provider) overlayMounts(l *launch, u launchSpec) ([]guestproto.Mount, e
 		l.addFile(name, lower)
 		m.Lower = append(m.Lower, "fd:"+name)
 	}
-	layer, err := p.layerTree(u)
+	layer, err := p.ids.layerTree(u)
 	if err != nil {
 		return nil, err
 	}
@@ -314,7 +322,7 @@ func (p *Provider) overlayMounts(l *launch, u launchSpec) ([]guestproto.Mount, e
 }
 
 // layerTree returns a detached mount with the directories upper and work of an overlayfs.
-func (p *Provider) layerTree(u launchSpec) (*os.File, error) {
+func (i ids) layerTree(u launchSpec) (*os.File, error) {
 	if u.image == "" {
 		return cloneTree(u.layer)
 	}
@@ -322,14 +330,14 @@ func (p *Provider) layerTree(u launchSpec) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := p.resetLayer(fmt.Sprintf("/proc/self/fd/%d", tree.Fd())); err != nil {
+	if err := i.resetLayer(fmt.Sprintf("/proc/self/fd/%d", tree.Fd())); err != nil {
 		return nil, errors.Join(err, tree.Close())
 	}
 	return tree, nil
 }
 
 // idmappedTree returns a detached mount of a directory that maps its owner to the workload.
-func (p *Provider) idmappedTree(dir string, gvisor bool) (*os.File, error) {
+func (i ids) idmappedTree(dir string, gvisor bool) (*os.File, error) {
 	info, err := os.Stat(dir)
 	if err != nil {
 		return nil, err
@@ -342,7 +350,7 @@ func (p *Provider) idmappedTree(dir string, gvisor bool) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := p.mapOwner(tree, int(st.Uid), int(st.Gid), gvisor); err != nil {
+	if err := i.mapOwner(tree, int(st.Uid), int(st.Gid), gvisor); err != nil {
 		tree.Close()
 		return nil, err
 	}
@@ -356,9 +364,26 @@ func baseEnv(u launchSpec) map[string]string {
 		"SHELL": "/bin/bash", "LANG": "C.UTF-8", "TERM": "xterm-256color", "TMPDIR": "/tmp",
 	}
 	if len(u.writableDirs()) > 0 {
-		env["GIT_TEMPLATE_DIR"] = gitInside + "/" + gitTemplateDir
+		env["GIT_TEMPLATE_DIR"] = gitdir.Template
 	}
 	maps.Copy(env, u.cacheEnv)
 	maps.Copy(env, u.policy.Env)
 	return env
+}
+
+// gitStoreMounts returns the mount of the private copies of Git directories.
+func (u *launchSpec) gitStoreMounts() ([]guestproto.Mount, error) {
+	copies := u.autorun.Git
+	if copies == nil || len(copies.List) == 0 && len(u.writableDirs()) == 0 {
+		return nil, nil
+	}
+	return copies.Mounts()
+}
+
+// isShown reports whether a path of the host is shown inside.
+func (u *launchSpec) isShown(path string) bool {
+	if u.hostDir && paths.Inside(u.guestDir, path) {
+		return true
+	}
+	return slices.ContainsFunc(u.binds, func(b Bind) bool { return !b.Empty && paths.Inside(b.Dir, path) })
 }

@@ -212,7 +212,7 @@ func TestLimitsAreProvenByGoingBeyond(t *testing.T) {
 	for _, name := range []string{"memory", "pids", "cpu"} {
 		t.Run(name, func(t *testing.T) {
 			need(t, limitEnforcement(name))
-			if err := p.probeLimit(t.Context(), name); err != nil {
+			if err := probeLimit(t.Context(), name, p.binary); err != nil {
 				t.Errorf("the limit: %v", err)
 			}
 			old := probedLimits
@@ -221,7 +221,7 @@ func TestLimitsAreProvenByGoingBeyond(t *testing.T) {
 			if name == cgroup.Memory {
 				probedLimits[name] = 1 << 40
 			}
-			if err := p.probeLimit(t.Context(), name); fault.Of(err) != fault.Failed {
+			if err := probeLimit(t.Context(), name, p.binary); fault.Of(err) != fault.Failed {
 				t.Errorf("with a limit out of reach: %v", err)
 			}
 		})

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,6 +30,12 @@ const proofsName = "proofs.json"
 type proofs struct {
 	Host   string             `json:"host"` // see hostDigest
 	Levels []driver.Isolation `json:"levels"`
+}
+
+// A proofStore keeps the proofs in Config.Cache; dir is "" if there is none.
+type proofStore struct {
+	dir string
+	log *slog.Logger
 }
 
 // sysctls are those that decide about namespaces and seccomp. Not every kernel has all.
@@ -97,19 +104,19 @@ func fileIdentity(path string) string {
 	return fmt.Sprint(st.Dev, st.Ino, st.Size, st.Mtim, st.Ctim)
 }
 
-// isProven reports whether an earlier process tested a level on the same host.
-func (p *Provider) isProven(l *level, digest string) bool {
-	return slices.Contains(p.readProofs(digest).Levels, l.name)
+// has reports whether an earlier process tested a level on the same host.
+func (p *proofStore) has(l *level, digest string) bool {
+	return slices.Contains(p.read(digest).Levels, l.name)
 }
 
-// readProofs reads the proofs of earlier processes. They are empty where the file is damaged,
+// read reads the proofs of earlier processes. They are empty where the file is damaged,
 // or about something else than digest, or could have been written by another user.
-func (p *Provider) readProofs(digest string) proofs {
+func (p *proofStore) read(digest string) proofs {
 	empty := proofs{Host: digest}
-	if p.cfg.Cache == "" {
+	if p.dir == "" {
 		return empty
 	}
-	f, err := guestbin.OpenOwned(filepath.Join(p.cfg.Cache, proofsName))
+	f, err := guestbin.OpenOwned(filepath.Join(p.dir, proofsName))
 	if err != nil {
 		return empty
 	}
@@ -123,38 +130,34 @@ func (p *Provider) readProofs(digest string) proofs {
 	return read
 }
 
-// recordProof records that a level passed its test. A failure costs the next process a test.
-func (p *Provider) recordProof(l *level, digest string) {
-	if p.cfg.Cache == "" {
+// record records that a level passed its test. A failure costs the next process a test.
+func (p *proofStore) record(l *level, digest string) {
+	if p.dir == "" {
 		return
 	}
-	now := p.readProofs(digest)
+	now := p.read(digest)
 	if slices.Contains(now.Levels, l.name) {
 		return
 	}
 	now.Levels = append(now.Levels, l.name)
 	data, err := json.Marshal(now)
 	if err == nil {
-		err = os.MkdirAll(p.cfg.Cache, 0o700)
+		err = os.MkdirAll(p.dir, 0o700)
 	}
 	if err == nil {
-		err = atomicfile.Write(filepath.Join(p.cfg.Cache, proofsName), append(data, '\n'), atomicfile.Options{})
+		err = atomicfile.Write(filepath.Join(p.dir, proofsName), append(data, '\n'), atomicfile.Options{})
 	}
 	if err != nil {
 		p.log.Debug("sandbox: record that a level of isolation works", "level", l.name, "error", err)
 	}
 }
 
-// forgetProofs makes this process and the next ones test a level again, after a guest could
-// not be started at it.
-func (p *Provider) forgetProofs(l *level) {
-	if host, err := p.digest(); err == nil {
-		probed.Delete(probeKey{l.name, host})
-	}
-	if p.cfg.Cache == "" {
+// forget makes the next processes test every level again.
+func (p *proofStore) forget() {
+	if p.dir == "" {
 		return
 	}
-	if err := os.Remove(filepath.Join(p.cfg.Cache, proofsName)); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := os.Remove(filepath.Join(p.dir, proofsName)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		p.log.Warn("sandbox: forget which levels of isolation work", "error", err)
 	}
 }

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,32 +15,35 @@ import (
 	"time"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/egress"
 	"github.com/croft-run/croft/internal/egress/proxies"
 	"github.com/croft-run/croft/internal/host/cgroup"
 	"github.com/croft-run/croft/internal/host/files"
 	"github.com/croft-run/croft/internal/host/guest/supervise"
 	"github.com/croft-run/croft/internal/host/guestbin"
 	"github.com/croft-run/croft/internal/host/wsdir"
+	"github.com/croft-run/croft/provider/sandbox/internal/protect"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
 // Provider opens workspaces whose processes are isolated by the kernel.
 type Provider struct {
-	store         *wsdir.Store
-	log           *slog.Logger
-	cfg           Config
-	ids           ids
-	binary        func() (*guestbin.Binary, error)
-	digest        func() (string, error) // hostDigest, once
-	sysctlDir     string                 // /proc/sys, or another directory in tests
-	proxies       func() *proxies.Set
-	userns        usernsCache
-	ctx           context.Context // of the proxies; cancelled by Close
-	cancel        context.CancelFunc
-	onlyLevel     driver.Isolation // in tests: a host that has no other level
-	afterDirCheck func(dir string) // in tests: called between the check of a directory and its mount
-	beforeTest    func()           // in tests: called before a level is tested
-	noNotify      error            // in tests: why a guest has no notifications of seccomp
+	store      *wsdir.Store
+	log        *slog.Logger
+	cfg        Config
+	ids        ids
+	binary     func() (*guestbin.Binary, error)
+	digest     func() (string, error) // hostDigest, once
+	sysctlDir  string                 // /proc/sys, or another directory in tests
+	proxies    func() *proxies.Set
+	layers     *layerStore
+	dirs       *hostDirs
+	proofs     *proofStore
+	ctx        context.Context // of the proxies; cancelled by Close
+	cancel     context.CancelFunc
+	onlyLevel  driver.Isolation // in tests: a host that has no other level
+	beforeTest func()           // in tests: called before a level is tested
+	noNotify   error            // in tests: why a guest has no notifications of seccomp
 }
 
 var _ driver.Provider = (*Provider)(nil)
@@ -69,8 +73,15 @@ func New(cfg *Config) (*Provider, error) {
 			"the levels are %v", driver.Isolations)
 	}
 	p := &Provider{store: ground, log: ground.Log(), cfg: c, ids: hostIDs(c.UIDBase), sysctlDir: "/proc/sys"}
+	p.layers = &layerStore{dir: cmp.Or(c.Layers, ground.Path(".layers")), snapshots: c.Snapshots, store: ground, log: p.log, ids: p.ids}
+	p.dirs, p.proofs = &hostDirs{store: ground}, &proofStore{c.Cache, p.log}
 	p.ctx, p.cancel = context.WithCancel(context.Background()) //nolint:forbidigo // it ends with Close
-	p.proxies = sync.OnceValue(p.newProxies)
+	p.proxies = sync.OnceValue(func() *proxies.Set {
+		return proxies.New(p.ctx, egress.Options{
+			Secrets: p.cfg.Secrets, Credentials: p.cfg.Credentials, Events: p.cfg.Events, Resolver: p.cfg.Resolver,
+			RootCAs: p.cfg.RootCAs, Upstream: p.cfg.Upstream, LocalHandler: p.cfg.LocalHandler,
+		}, p.log)
+	})
 	p.binary = sync.OnceValues(func() (*guestbin.Binary, error) { return guestbin.FindCached(c.Guest, c.Cache) })
 	p.digest = sync.OnceValues(p.hostDigest)
 	return p, nil
@@ -79,7 +90,7 @@ func New(cfg *Config) (*Provider, error) {
 // Close ends what the provider runs in this process. Guests live on.
 func (p *Provider) Close() error {
 	p.cancel()
-	p.userns.closeAll()
+	p.ids.userns.closeAll()
 	return nil
 }
 
@@ -103,7 +114,7 @@ func (p *Provider) Probe(ctx context.Context) (driver.Traits, error) {
 	if err != nil {
 		return driver.Traits{}, fmt.Errorf("sandbox: probe: %w", err)
 	}
-	p.probeLimits(ctx, driver.Limits{driver.ResourceMemory: {Max: 1}, driver.ResourcePIDs: {Max: 1}, driver.ResourceCPU: {Max: 1}})
+	probeLimits(ctx, driver.Limits{driver.ResourceMemory: {Max: 1}, driver.ResourcePIDs: {Max: 1}, driver.ResourceCPU: {Max: 1}}, p.binary)
 	return p.levelTraits(level, diskLimit()), nil
 }
 
@@ -125,10 +136,10 @@ func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspac
 		return nil, fmt.Errorf("sandbox: open: %w: %w", fault.Internal, err)
 	}
 	m, err := p.store.Ensure(ctx, spec, own, func(dir string) error {
-		if err := p.initDir(dir, l); err != nil {
+		if err := p.ids.initDir(dir, l); err != nil {
 			return err
 		}
-		if p.hasDiskImage(l, spec.Policy) {
+		if p.ids.hasDiskImage(l, spec.Policy) {
 			return makeImage(filepath.Join(dir, imageName), spec.Policy.Limits[driver.ResourceDisk].Max, spec.Policy.Durable)
 		}
 		return p.extractOrigin(ctx, from, opts, dir)
@@ -173,31 +184,23 @@ func (p *Provider) checkSpec(ctx context.Context, spec driver.Spec) (*Options, *
 		return nil, nil, fmt.Errorf("sandbox: open: %w", err)
 	}
 	l, err := p.checkPolicy(ctx, spec.Policy)
-	if err == nil {
-		err = opts.checkUser(l)
-	}
-	if err == nil {
-		err = opts.checkGuestPath(spec, l)
-	}
-	if err == nil {
-		err = p.checkBinds(spec, opts)
-	}
-	if err == nil {
-		err = opts.checkSockets(spec, l)
-	}
-	if err == nil {
-		err = p.checkCaches(spec, opts)
-	}
-	if err == nil {
-		err = p.checkVolumes(spec, opts, l)
-	}
-	if err == nil {
-		err = p.checkRootfs(ctx, spec, opts, l)
+	for _, check := range []func() error{
+		func() error { return opts.checkUser(l) },
+		func() error { return opts.checkGuestPath(spec, l) },
+		func() error { return p.dirs.checkBinds(spec, opts) },
+		func() error { return opts.checkSockets(spec, l) },
+		func() error { return p.dirs.checkCaches(spec, opts) },
+		func() error { return p.checkVolumes(spec, opts, l) },
+		func() error { return p.checkRootfs(ctx, spec, opts, l) },
+	} {
+		if err == nil {
+			err = check()
+		}
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("sandbox: open: %w", err)
 	}
-	if p.hasDiskImage(l, spec.Policy) && spec.Dir != "" {
+	if p.ids.hasDiskImage(l, spec.Policy) && spec.Dir != "" {
 		return nil, nil, fmt.Errorf("sandbox: open: limit disk: %w: a directory in place has no quota", fault.Unsupported)
 	}
 	if m, err := p.store.Read(spec.ID); err == nil {
@@ -304,10 +307,10 @@ func (p *Provider) checkPolicy(ctx context.Context, policy driver.Policy) (*leve
 	if err != nil {
 		return nil, err
 	}
-	if err := checkNetwork(policy.Network); err != nil {
-		return nil, err
+	if policy.Network.Open { // no level supports it
+		return nil, fmt.Errorf("open network: %w: name the hosts that may be reached, or allow the host \"*\"", fault.Unsupported)
 	}
-	p.probeLimits(ctx, policy.Limits)
+	probeLimits(ctx, policy.Limits, p.binary)
 	return l, policy.Check(p.levelTraits(l, diskEnforcement(policy, true)))
 }
 
@@ -319,12 +322,12 @@ const (
 )
 
 // initDir creates the log directory of a new workspace.
-func (p *Provider) initDir(dir string, l *level) error {
+func (i ids) initDir(dir string, l *level) error {
 	logs := filepath.Join(dir, logName)
 	if err := os.Mkdir(logs, 0o700); err != nil {
 		return err
 	}
-	if owner := p.logOwner(l); owner != 0 {
+	if owner := i.logOwner(l); owner != 0 {
 		if err := os.Chown(logs, owner, owner); err != nil {
 			return err
 		}
@@ -333,19 +336,19 @@ func (p *Provider) initDir(dir string, l *level) error {
 }
 
 // logOwner returns the uid of the logs at a level; 0 is this process's user.
-func (p *Provider) logOwner(l *level) int {
-	if p.ids.root && l.mapsIDs {
-		return p.ids.base
+func (i ids) logOwner(l *level) int {
+	if i.root && l.mapsIDs {
+		return i.base
 	}
 	return 0
 }
 
 // chownLogs gives the logs to the uid of the guest on the host, which depends on the level.
-func (p *Provider) chownLogs(l *level, logs string) error {
-	if !p.ids.root {
+func (i ids) chownLogs(l *level, logs string) error {
+	if !i.root {
 		return nil
 	}
-	owner := p.logOwner(l)
+	owner := i.logOwner(l)
 	info, err := os.Stat(logs)
 	if err != nil {
 		return err
@@ -366,16 +369,16 @@ func (p *Provider) chownLogs(l *level, logs string) error {
 }
 
 // chownInside gives a directory to a uid inside.
-func (p *Provider) chownInside(dir string, uid int) error {
-	if !p.ids.root {
+func (i ids) chownInside(dir string, uid int) error {
+	if !i.root {
 		return nil // the guest is this user
 	}
-	return os.Chown(dir, p.ids.base+uid, p.ids.base+uid)
+	return os.Chown(dir, i.base+uid, i.base+uid)
 }
 
 // resetLayer creates the directories upper and work of an overlayfs. It removes an old
 // work directory, which after a crash overlayfs may refuse.
-func (p *Provider) resetLayer(layer string) error {
+func (i ids) resetLayer(layer string) error {
 	work := filepath.Join(layer, "work")
 	if err := files.RemoveTree(work); err != nil {
 		return err
@@ -389,7 +392,7 @@ func (p *Provider) resetLayer(layer string) error {
 				return err
 			}
 		}
-		if err := p.chownInside(d.path, d.uid); err != nil {
+		if err := i.chownInside(d.path, d.uid); err != nil {
 			return err
 		}
 	}
@@ -424,9 +427,12 @@ func (p *Provider) attachWorkspace(ctx context.Context, m *wsdir.State) (*driver
 	if h.dir, err = p.store.Attach(ctx, m, wsdir.OpenDirectory); err != nil {
 		return nil, err
 	}
-	h.autorun.behind = h.dir.AfterCrash()
+	h.autorun = &protect.Workspace{
+		ID: m.ID, Dir: p.store.Dir(m.ID), Shows: m.Dir != "" || len(h.opts.Binds) > 0, Shared: h.opts.Git == GitShared,
+		Context: p.ctx, Log: p.log, Events: p.cfg.Events, OpenDir: p.dirs.open, Freeze: h.acquireFreeze, Behind: h.dir.AfterCrash(),
+	}
 	h.att = supervise.NewAttachment(h.dir, p.store.Dir(m.ID), h.connectGuest)
-	h.viaGuestMount = m.Dir != "" && !l.noMounts || p.hasDiskImage(l, m.Policy)
+	h.viaGuestMount = m.Dir != "" && !l.noMounts || p.ids.hasDiskImage(l, m.Policy)
 	h.dir.Via = h.filesModule
 	h.canImport = p.canImport(l, m)
 	ref, err := p.newRef(m)
@@ -435,7 +441,8 @@ func (p *Provider) attachWorkspace(ctx context.Context, m *wsdir.State) (*driver
 	}
 	life := driver.Life{Close: h.close, Destroy: h.destroy, Update: h.update, Metrics: h.metrics}
 	if life.NoPause = h.noPause(l); life.NoPause == "" {
-		life.Pause, life.Resume = h.pause, h.resume
+		life.Pause = func(ctx context.Context) error { return h.setPaused(ctx, "pause", true) }
+		life.Resume = func(ctx context.Context) error { return h.setPaused(ctx, "resume", false) }
 	}
 	if p.cfg.Snapshots != nil {
 		life.Snapshot = h.snapshotAdapter(l, m).Module()
@@ -448,7 +455,7 @@ func (p *Provider) attachWorkspace(ctx context.Context, m *wsdir.State) (*driver
 	if h.opts.Template != "" {
 		files.ChangedPaths = h.changedPaths
 	}
-	if (m.Dir != "" || len(h.opts.Binds) > 0) && h.opts.Git != GitShared {
+	if h.autorun.Shows && !h.autorun.Shared {
 		files.GitDirs = h.gitDirs
 	}
 	shell := driver.ForwardShell(driver.Ask(h.shell))
@@ -483,5 +490,5 @@ func (p *Provider) workspaceTraits(l *level, m *wsdir.State, opts Options) drive
 // stale cgroups, unused layers and other leftovers of crashes. Directories of providers of
 // other kinds stay.
 func (p *Provider) Sweep(ctx context.Context, live []string) error {
-	return errors.Join(p.store.Sweep(ctx, live, p.endGuest), cleanProbes(), cgroup.RemoveStale(time.Now()), p.sweepLayers(ctx, live))
+	return errors.Join(p.store.Sweep(ctx, live, p.endGuest), cleanProbes(), cgroup.RemoveStale(time.Now()), p.layers.sweep(ctx, live))
 }

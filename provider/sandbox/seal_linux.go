@@ -54,7 +54,7 @@ func inodeOf(path string) (uint64, error) {
 // false if the workspace can't be sealed this way.
 func (h *handle) seal(ctx context.Context, l *level) (layers snapshot.Base, moved bool, err error) {
 	m, o := h.dir.State(), h.currentOptions()
-	if !l.canOverlay() || m.Dir != "" || h.p.hasDiskImage(l, m.Policy) || len(o.lowerDirs()) >= maxLayers || h.hasImports() {
+	if !l.canOverlay() || m.Dir != "" || h.p.ids.hasDiskImage(l, m.Policy) || len(o.lowerDirs()) >= maxLayers || h.hasImports() {
 		return snapshot.Base{}, false, nil
 	}
 	unlock, err := h.att.Lock(ctx)
@@ -90,16 +90,17 @@ func (h *handle) sealLocked(ctx context.Context, o *Options) error {
 		return err
 	}
 	h.att.Disconnect()
-	files, err := h.p.ownDir(dir, o)
+	files := filepath.Join(dir, wsdir.FilesName) // the workspace's own files: these, or the upper layer
+	if len(o.lowerDirs()) == 0 {
+		err = dropOverlayMarks(ctx, files)
+	} else {
+		layer := filepath.Join(dir, layerName)
+		files, err = filepath.Join(layer, "upper"), h.p.ids.resetLayer(layer)
+	}
 	if err != nil {
 		return err
 	}
-	if len(o.lowerDirs()) == 0 {
-		if err := dropOverlayMarks(ctx, files); err != nil {
-			return err
-		}
-	}
-	j := &sealJournal{Layer: filepath.Join(h.p.layersDir(), sealedPrefix+driver.NewID())}
+	j := &sealJournal{Layer: filepath.Join(h.p.layers.dir, sealedPrefix+driver.NewID())}
 	if j.Inode, err = inodeOf(files); err != nil {
 		return err
 	}
@@ -107,7 +108,7 @@ func (h *handle) sealLocked(ctx context.Context, o *Options) error {
 	if j.Own, err = json.Marshal(o); err != nil {
 		return err
 	}
-	if err := h.p.prepareLayer(j.Layer, files); err != nil {
+	if err := h.p.layers.prepare(j.Layer, files); err != nil {
 		return err
 	}
 	note := func(j *sealJournal) error {
@@ -120,7 +121,12 @@ func (h *handle) sealLocked(ctx context.Context, o *Options) error {
 	driver.Step(ctx, "seal begun")
 	err = h.dir.ChangeState(ctx, func(m *wsdir.State) error {
 		m.Own = j.Own
-		return errors.Join(sealSection.Set(m, nil), exchangeDirs(ctx, files, j.Layer))
+		// The exchange of the directories is atomic.
+		err := errors.Join(sealSection.Set(m, nil), unix.Renameat2(unix.AT_FDCWD, files, unix.AT_FDCWD, j.Layer, unix.RENAME_EXCHANGE))
+		if err == nil {
+			driver.Step(ctx, "sealed")
+		}
+		return err
 	})
 	if at, ierr := inodeOf(j.Layer); err != nil && (ierr != nil || at != j.Inode) { // nothing was exchanged
 		return errors.Join(err, note(nil), os.Remove(j.Layer))
@@ -158,58 +164,6 @@ func dropOverlayMarks(ctx context.Context, dir string) error {
 		}
 		return nil
 	})
-}
-
-// ownDir returns the directory with the workspace's own files: files, or the upper layer.
-func (p *Provider) ownDir(dir string, o *Options) (string, error) {
-	if len(o.lowerDirs()) == 0 {
-		return filepath.Join(dir, wsdir.FilesName), nil
-	}
-	layer := filepath.Join(dir, layerName)
-	return filepath.Join(layer, "upper"), p.resetLayer(layer)
-}
-
-// prepareLayer creates an empty directory with the owner and mode of another one, whose
-// file system it syncs.
-func (p *Provider) prepareLayer(layer, like string) error {
-	if err := os.MkdirAll(p.layersDir(), 0o755); err != nil {
-		return err
-	}
-	var st unix.Stat_t
-	if err := unix.Lstat(like, &st); err != nil {
-		return err
-	}
-	f, err := os.Open(like)
-	if err != nil {
-		return err
-	}
-	err = unix.Syncfs(int(f.Fd()))
-	f.Close()
-	if err != nil {
-		return err
-	}
-	if err := os.Mkdir(layer, 0o700); err != nil {
-		return err
-	}
-	if p.ids.root {
-		err = os.Lchown(layer, int(st.Uid), int(st.Gid))
-	}
-	if err == nil {
-		err = unix.Fchmodat(unix.AT_FDCWD, layer, st.Mode&0o7777, 0)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(layer))
-	}
-	return nil
-}
-
-// exchangeDirs exchanges two directories atomically.
-func exchangeDirs(ctx context.Context, a, b string) error {
-	if err := unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE); err != nil {
-		return err
-	}
-	driver.Step(ctx, "sealed")
-	return nil
 }
 
 // recoverSeal completes an interrupted seal, or drops one that exchanged nothing, and

@@ -5,18 +5,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
-	"strings"
-	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/host/files"
 	"github.com/croft-run/croft/internal/host/guest/supervise"
 	"github.com/croft-run/croft/internal/host/wsdir"
+	"github.com/croft-run/croft/provider/sandbox/internal/entry"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -27,8 +27,6 @@ import (
 
 const (
 	rollbackStageName = "rollback-stage" // in the directory of a workspace: new files of a rollback
-	newLayerPrefix    = ".new-"          // prefix of the names of incomplete layers
-	deltaPrefix       = "delta-"         // prefix of the names of layers with differences
 )
 
 // A snapshotOrigin is the snapshot that a new workspace starts from.
@@ -73,7 +71,7 @@ func (p *Provider) startFrom(ctx context.Context, spec driver.Spec, l *level, op
 	if err == nil {
 		err = p.setOriginLayers(ctx, o, l, opts)
 	}
-	if err == nil && o.manifest.Base.Name != "" && p.hasDiskImage(l, spec.Policy) {
+	if err == nil && o.manifest.Base.Name != "" && p.ids.hasDiskImage(l, spec.Policy) {
 		err = fmt.Errorf("sandbox: open: a snapshot over a template with a limit of disk: %w", fault.Unsupported)
 	}
 	return o, err
@@ -82,153 +80,27 @@ func (p *Provider) startFrom(ctx context.Context, spec driver.Spec, l *level, op
 // setOriginLayers sets the lower layers in the options of a new workspace. The snapshot
 // decides: it overrides a configured template, which is the one of the workspace that the
 // snapshot is of. Without overlayfs the files are copied instead.
-func (p *Provider) setOriginLayers(ctx context.Context, o *snapshotOrigin, l *level, opts *Options) error {
+func (p *Provider) setOriginLayers(ctx context.Context, o *snapshotOrigin, l *level, opts *Options) (err error) {
+	var dirs []string
 	switch {
 	case o.manifest.Base.Name != "" && !l.canOverlay():
 		return fmt.Errorf("sandbox: open: a snapshot over a template: %w: isolation %s has no overlayfs", fault.Unsupported, l.name)
 	case o.manifest.Base.Name != "":
-		dirs, err := o.manifest.Base.Dirs()
-		if err != nil {
+		if dirs, err = o.manifest.Base.Dirs(); err != nil {
 			return fmt.Errorf("sandbox: open: %w", err)
 		}
-		opts.Template, opts.Layers = dirs[len(dirs)-1], dirs[:len(dirs)-1]
-		if len(opts.Layers) == 0 {
-			opts.Layers = nil
-		}
 	case l.canOverlay():
-		dirs, err := p.ensureLayers(ctx, o.manifest)
-		if err != nil {
+		if dirs, err = p.layers.ensure(ctx, o.manifest); err != nil {
 			return fmt.Errorf("sandbox: open: extract the snapshot into a layer: %w", err)
-		}
-		opts.Template, opts.Layers = dirs[len(dirs)-1], dirs[:len(dirs)-1]
-		if len(opts.Layers) == 0 {
-			opts.Layers = nil
 		}
 	default:
 		opts.Template = ""
+		return nil
+	}
+	if opts.Template, opts.Layers = dirs[len(dirs)-1], dirs[:len(dirs)-1]; len(opts.Layers) == 0 {
+		opts.Layers = nil
 	}
 	return nil
-}
-
-// ensureLayers returns the lower directories with the files of a complete snapshot, topmost
-// first: its own layer, or the layer of an earlier snapshot below a layer with the
-// differences. It extracts what does not exist.
-func (p *Provider) ensureLayers(ctx context.Context, m *snapshot.Manifest) ([]string, error) {
-	own := p.layerOf(m.Root)
-	if _, err := os.Lstat(own); err == nil {
-		return []string{own}, nil
-	}
-	if dirs := p.ensureDelta(ctx, m); dirs != nil {
-		return dirs, nil
-	}
-	return []string{own}, p.extractLayer(ctx, p.cfg.Snapshots.StoredTree(m.Root), own, nil)
-}
-
-// extractLayer extracts a tree into a new layer.
-func (p *Provider) extractLayer(ctx context.Context, t snapshot.Tree, dir string, opts *snapshot.RestoreOptions) error {
-	fresh := filepath.Join(p.layersDir(), newLayerPrefix+driver.NewID())
-	if err := os.MkdirAll(fresh, 0o755); err != nil {
-		return err
-	}
-	err := snapshot.Extract(ctx, t, fresh, opts)
-	if err == nil {
-		driver.Step(ctx, "layer filled")
-		err = os.Rename(fresh, dir)
-	}
-	if err == nil {
-		return nil
-	}
-	err = errors.Join(err, files.RemoveTree(fresh))
-	if _, there := os.Lstat(dir); there == nil {
-		return nil // another process extracted the same snapshot meanwhile
-	}
-	return err
-}
-
-// A layer with differences has the name deltaPrefix, and the digests of its snapshot and of
-// the one below it. It is extracted when a directory that a workspace starts from has
-// changed, which costs what has changed.
-
-// mostDelta bounds the entries of such a layer: all of them are extracted again after each
-// further change of the directory.
-const mostDelta = 2000
-
-// ensureDelta returns the layer with the differences of a snapshot from an earlier one of
-// the same origin, and the layer of the latter. It returns nil if there is none: the
-// snapshot's own layer does as well.
-func (p *Provider) ensureDelta(ctx context.Context, m *snapshot.Manifest) []string {
-	found, err := filepath.Glob(filepath.Join(p.layersDir(), deltaName(m.Root, "*")))
-	if err != nil {
-		return nil
-	}
-	for _, dir := range found {
-		_, below := p.splitDelta(dir)
-		if _, err := os.Lstat(below); err == nil {
-			return []string{dir, below}
-		}
-	}
-	old := p.findEarlier(ctx, m)
-	if old == nil {
-		return nil
-	}
-	t, err := p.cfg.Snapshots.Delta(ctx, old.Root, m.Root, mostDelta)
-	if err != nil || t == nil {
-		return nil
-	}
-	dir := filepath.Join(p.layersDir(), deltaName(m.Root, digestText(old.Root)))
-	if p.extractLayer(ctx, t, dir, &snapshot.RestoreOptions{Upper: true}) != nil {
-		return nil
-	}
-	return []string{dir, p.layerOf(old.Root)}
-}
-
-// findEarlier returns the newest other snapshot with the same labels, which say what it is
-// of, that has a layer of its own; nil if there is none.
-func (p *Provider) findEarlier(ctx context.Context, m *snapshot.Manifest) *snapshot.Manifest {
-	if len(m.Labels) == 0 {
-		return nil
-	}
-	all, err := p.cfg.Snapshots.List(ctx)
-	if err != nil {
-		return nil
-	}
-	for _, old := range all {
-		if old.Base == (snapshot.Base{}) && old.Workspace == m.Workspace && maps.Equal(old.Labels, m.Labels) {
-			if _, err := os.Lstat(p.layerOf(old.Root)); err == nil {
-				return old
-			}
-		}
-	}
-	return nil
-}
-
-func digestText(id snapshot.ID) string { return strings.TrimPrefix(id.String(), driver.DigestPrefix) }
-
-// layerOf returns the directory of the layer with a tree.
-func (p *Provider) layerOf(root snapshot.ID) string {
-	return filepath.Join(p.layersDir(), digestText(root))
-}
-
-func deltaName(root snapshot.ID, below string) string {
-	return deltaPrefix + digestText(root) + "-" + below
-}
-
-// splitDelta returns the layers that a layer with differences stands for and lies over, ""
-// if dir is another layer.
-func (p *Provider) splitDelta(dir string) (whole, below string) {
-	name, ok := strings.CutPrefix(filepath.Base(dir), deltaPrefix)
-	digest, under, two := strings.Cut(name, "-")
-	if !ok || !two {
-		return "", ""
-	}
-	return filepath.Join(p.layersDir(), digest), filepath.Join(p.layersDir(), under)
-}
-
-func (p *Provider) layersDir() string {
-	if p.cfg.Layers != "" {
-		return p.cfg.Layers
-	}
-	return p.store.Path(".layers")
 }
 
 // extractOrigin extracts the snapshot that a new workspace starts from into its directory,
@@ -241,7 +113,7 @@ func (p *Provider) extractOrigin(ctx context.Context, o *snapshotOrigin, opts *O
 		return snapshot.Extract(ctx, o.tree, filepath.Join(dir, wsdir.FilesName), nil)
 	}
 	layer := filepath.Join(dir, layerName)
-	if err := p.resetLayer(layer); err != nil {
+	if err := p.ids.resetLayer(layer); err != nil {
 		return err
 	}
 	fill := &snapshot.RestoreOptions{Upper: true}
@@ -289,7 +161,7 @@ func (h *handle) snapshotAdapter(l *level, m *wsdir.State) *snapshot.Adapter {
 			if l.noMounts {
 				return nil
 			}
-			_, err := h.p.ensureLayers(ctx, m)
+			_, err := h.p.layers.ensure(ctx, m)
 			return err
 		},
 		Running: h.checkIdle,
@@ -311,7 +183,7 @@ func (h *handle) snapshotView(ctx context.Context, l *level, m *wsdir.State) (v 
 	if err := h.dir.Current(); err != nil {
 		return v, err
 	}
-	if h.p.hasDiskImage(l, m.Policy) || h.hasImports() { // only the guest's mounts show all files
+	if h.p.ids.hasDiskImage(l, m.Policy) || h.hasImports() { // only the guest's mounts show all files
 		fs, err := h.dir.Via(ctx)
 		if err != nil {
 			return v, err
@@ -387,91 +259,156 @@ func (h *handle) checkIdle(ctx context.Context) error {
 	return nil
 }
 
-// sweepLayers removes layers that no workspace and no snapshot uses, and incomplete ones. It
-// removes none while the state of a live workspace can't be read: it may be restored, and
-// its layers are not known.
-func (p *Provider) sweepLayers(ctx context.Context, live []string) error {
-	entries, err := os.ReadDir(p.layersDir())
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil || p.cfg.Snapshots == nil {
-		return err
-	}
-	needed, err := p.neededLayers(ctx, live)
-	if fault.CauseOf(err) == fault.CauseCorrupt {
-		p.log.Warn("sandbox: no layer is removed", "error", err)
-		return nil
-	}
+// Files that are reached through the guest's mount are rolled back one by one, while the
+// cgroup is frozen. A journal in the workspace directory names the snapshot. A process
+// that connects to the guest and finds the journal unlocked completes the rollback first.
+
+const rollbackName = "rollback" // the journal
+
+// rollbackMounted rolls back files through the guest's mount.
+func (h *handle) rollbackMounted(ctx context.Context, to *snapshot.RollbackTarget) error {
+	g, err := h.att.Guest(ctx)
 	if err != nil {
 		return err
 	}
-	for _, e := range entries {
-		if whole, below := p.splitDelta(e.Name()); whole != "" && needed[whole] {
-			needed[filepath.Join(p.layersDir(), e.Name())], needed[below] = true, true
-		}
+	journal, err := snapshot.BeginRollback(h.p.store.Path(h.id, rollbackName), to)
+	if err != nil {
+		return fmt.Errorf("sandbox: roll back: %w", err)
 	}
-	var errs []error
-	for _, e := range entries {
-		path := filepath.Join(p.layersDir(), e.Name())
-		if digest, ok := rootfsDigest(e.Name()); ok && needed[filepath.Join(p.layersDir(), digest)] {
-			continue
-		}
-		if needed[path] || strings.HasPrefix(e.Name(), newLayerPrefix) && isRecent(e) {
-			continue
-		}
-		errs = append(errs, files.RemoveTree(path))
+	driver.Step(ctx, "journal")
+	_, done, err := h.acquireFreeze(ctx)
+	if err != nil {
+		return errors.Join(err, journal.End())
 	}
-	return errors.Join(errs...)
+	if done != nil {
+		defer done()
+	}
+	// From here on the rollback must complete, even if the context is cancelled.
+	if err := h.writeTree(context.WithoutCancel(ctx), g, to.Tree, to.Paths); err != nil {
+		journal.Release()
+		return err
+	}
+	driver.Step(ctx, "written")
+	return journal.End()
 }
 
-func isRecent(e fs.DirEntry) bool {
-	info, err := e.Info()
-	return err == nil && time.Since(info.ModTime()) < time.Hour
+// completeRollback completes the rollback of a process that died. It requires the guest
+// lock.
+func (h *handle) completeRollback(ctx context.Context, g *guestConn) error {
+	journal, err := snapshot.FindRollback(h.p.store.Path(h.id, rollbackName))
+	if err != nil || journal == nil {
+		return err
+	}
+	if h.p.cfg.Snapshots == nil {
+		journal.Release()
+		return fmt.Errorf("sandbox: complete an interrupted rollback to %s: %w: there is no snapshot store", journal.Target(), fault.Unsupported)
+	}
+	tree, err := journal.Tree(ctx, h.p.cfg.Snapshots)
+	var s freezeRef
+	if err == nil {
+		s, err = h.acquireFreezeLocked(ctx)
+	}
+	if err == nil {
+		err = h.writeTree(ctx, g, tree, nil)
+		h.unfreezeLocked(ctx, s)
+	}
+	if err != nil {
+		journal.Release()
+		return fmt.Errorf("sandbox: complete an interrupted rollback to %s: %w", journal.Target(), err)
+	}
+	h.p.log.Info("sandbox: an interrupted rollback was completed", "workspace", h.id, "snapshot", journal.Target())
+	return journal.End()
 }
 
-// neededLayers lists the layers that workspaces and snapshots use or may start from.
-func (p *Provider) neededLayers(ctx context.Context, live []string) (map[string]bool, error) {
-	needed := map[string]bool{}
-	all, err := p.cfg.Snapshots.List(ctx)
+// writeTree writes a tree through the guest's mount: exactly, except for a directory in
+// place, whose files keep their owner.
+func (h *handle) writeTree(ctx context.Context, g *guestConn, t snapshot.Tree, paths []string) error {
+	if h.dir.State().Dir != "" {
+		return snapshot.Write(ctx, t, g.files, &snapshot.WriteOptions{Only: paths, NoGit: true})
+	}
+	root, err := g.root.With(&files.Options{Sync: h.dir.State().Policy.Durable, Exact: true})
+	if err != nil {
+		return err
+	}
+	defer root.Close() //nolint:errcheck // nothing was written through the descriptor
+	return snapshot.Write(ctx, t, g.asOwner(root.Module()), &snapshot.WriteOptions{Only: paths, Exact: true})
+}
+
+// The upper layer of the overlayfs contains what a workspace changed of its template:
+// copies of written files, and whiteouts of removed ones.
+
+// maxChangedPaths bounds the walk; beyond it, walking the workspace itself is as fast.
+const maxChangedPaths = 100_000
+
+// changedPaths lists the paths in the upper layer, where the workspace may differ from its
+// template, or from the snapshot that it started with.
+func (h *handle) changedPaths(ctx context.Context) ([]driver.ChangedPath, error) {
+	if err := h.dir.Current(); err != nil {
+		return nil, err
+	}
+	o, m := h.currentOptions(), h.dir.State()
+	l, err := h.p.checkPolicy(ctx, m.Policy)
 	if err != nil {
 		return nil, err
 	}
-	for _, m := range all {
-		dirs, err := m.Base.Dirs()
-		if err != nil {
-			continue // a snapshot of another provider
-		}
-		for _, dir := range dirs {
-			needed[dir] = true
-		}
-		needed[p.layerOf(m.Root)] = true
+	isDelta := func(dir string) bool { whole, _ := h.p.layers.split(dir); return whole != "" }
+	ownLayers := slices.DeleteFunc(slices.Clone(o.Layers), isDelta)
+	if o.Template == "" || len(ownLayers) > 0 || len(o.Sealed) > 0 || h.p.ids.hasDiskImage(l, m.Policy) || h.hasImports() {
+		return nil, fmt.Errorf("sandbox: changed paths: %w: the workspace is not a single layer over its template", fault.Unsupported)
 	}
-	entries, err := os.ReadDir(p.store.Path())
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
+	t := &upperWalk{ctx: ctx}
+	upper := filepath.Join(h.p.store.Path(h.id), layerName, "upper")
+	wsdir.MakeUsable(upper)
+	fd, err := unix.Open(upper, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.ENOENT) {
+		return nil, nil // no guest was needed yet
+	}
+	if err == nil {
+		err = t.walkDir(fd, "", 0)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("sandbox: changed paths: %w: %w", fault.Of(err), err)
+	}
+	return t.list, nil
+}
+
+// upperWalk walks an upper layer, which the workload may change meanwhile.
+type upperWalk struct {
+	ctx  context.Context
+	list []driver.ChangedPath
+}
+
+// walkDir walks a directory and all below it. It closes fd.
+func (t *upperWalk) walkDir(fd int, rel string, depth int) error {
+	dir := os.NewFile(uintptr(fd), "upper")
+	defer dir.Close()
+	if err := t.ctx.Err(); err != nil {
+		return err
+	}
+	entries, err := dir.ReadDir(-1)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if len(t.list)+len(entries) > maxChangedPaths || depth > entry.MaxDepth {
+		return fmt.Errorf("%w: there are more than %d changes, or more than %d nested directories", fault.ResourceExhausted, maxChangedPaths, entry.MaxDepth)
 	}
 	for _, e := range entries {
-		if !driver.ValidID(e.Name()) {
+		at := path.Join(rel, e.Name())
+		if !e.IsDir() {
+			t.list = append(t.list, driver.ChangedPath{Path: at, Replaced: true})
 			continue
 		}
-		m, err := p.store.Read(e.Name())
-		if err != nil {
-			_, missing := os.Lstat(p.store.Path(e.Name(), wsdir.StateName(Kind)))
-			if missing == nil && slices.Contains(live, e.Name()) {
-				return nil, err
-			}
-			continue // another kind, or to be removed
+		sub, err := entry.OpenDir(fd, e.Name())
+		if err != nil { // gone, replaced or not readable
+			t.list = append(t.list, driver.ChangedPath{Path: at, Replaced: true})
+			continue
 		}
-		if j, err := sealSection.Get(m); err == nil && j != nil {
-			needed[j.Layer] = true
-		}
-		var opts Options
-		if err := driver.DecodeStrict(m.Own, &opts); err == nil {
-			for _, dir := range append(opts.lowerDirs(), opts.RootfsDir) {
-				needed[dir] = true
-			}
+		var opaque [8]byte // "y" where the directory hides the one in the lower layer
+		n, err := unix.Fgetxattr(sub, "user.overlay.opaque", opaque[:])
+		t.list = append(t.list, driver.ChangedPath{Path: at, Replaced: err == nil && n > 0 && opaque[0] == 'y'})
+		if err := t.walkDir(sub, at, depth+1); err != nil {
+			return err
 		}
 	}
-	return needed, nil
+	return nil
 }

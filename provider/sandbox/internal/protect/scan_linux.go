@@ -1,12 +1,9 @@
-package sandbox
+package protect
 
 import (
 	"cmp"
-	"crypto/sha256"
 	"errors"
 	"fmt"
-	"hash"
-	"io"
 	"os"
 	"path"
 	"path/filepath"
@@ -17,6 +14,8 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/autorun"
+	"github.com/croft-run/croft/provider/sandbox/internal/entry"
+	"github.com/croft-run/croft/provider/sandbox/internal/gitdir"
 )
 
 const (
@@ -24,14 +23,13 @@ const (
 	// not started for a larger directory: what was not scanned can't be protected.
 	maxScanned = 2_000_000
 	maxRepos   = 2_000
-	maxDepth   = 100 // of nested directories; each needs a descriptor
 
 	maxFailures = 10 // directories that are too deep; then the scan ends
 )
 
-// An autorunScan lists the autorun files of a directory of the user. Names are relative to
+// An scan lists the autorun files of a directory of the user. Names are relative to
 // it.
-type autorunScan struct {
+type scan struct {
 	gits       []gitEntry        // entries named .git
 	repos      []string          // directories that Git takes for a repository; with shared, .git and its submodules, too
 	files      []string          // other autorun files, see package autorun
@@ -42,7 +40,7 @@ type autorunScan struct {
 	fifos      int               // FIFOs, which have stamps, too
 	onlyFIFOs  bool              // the directory is read-only
 	shared     bool              // the workload writes .git itself, so what is in it counts
-	private    map[string]string // by name, the stamp of each .git in which nothing counts while it has this stamp; nil for all, see scanAutorun
+	private    map[string]string // by name, the stamp of each .git in which nothing counts while it has this stamp; nil for all, see scanFiles
 	topFD      int               // descriptor of the directory, during the scan
 	real       string            // its path
 }
@@ -53,24 +51,24 @@ type gitEntry struct {
 	mode os.FileMode // the type
 }
 
-// scanAutorun scans a directory for autorun files. It follows no symlinks. before are the
+// scanFiles scans a directory for autorun files. It follows no symlinks. before are the
 // stamps of an earlier scan: what it names gets a stamp again. shared says that the
 // workload can write what is in .git. Otherwise private has the stamps of those that private
 // copies have covered since the guest started; nil is for a scan before that, in which none
 // counts. On an error, and if there are failures, the scan has what was found until then.
-func scanAutorun(dir string, shared bool, private, before map[string]string) (*autorunScan, error) {
-	s := &autorunScan{stamps: map[string]string{}, shared: shared, private: private}
+func scanFiles(dir string, shared bool, private, before map[string]string) (*scan, error) {
+	s := &scan{stamps: map[string]string{}, shared: shared, private: private}
 	return s, s.scan(dir, before)
 }
 
 // scanFIFOs scans a directory for FIFOs alone. The workload can use one also in a directory
 // that is read-only.
-func scanFIFOs(dir string) (*autorunScan, error) {
-	s := &autorunScan{stamps: map[string]string{}, onlyFIFOs: true}
+func scanFIFOs(dir string) (*scan, error) {
+	s := &scan{stamps: map[string]string{}, onlyFIFOs: true}
 	return s, s.scan(dir, nil)
 }
 
-func (s *autorunScan) scan(dir string, before map[string]string) error {
+func (s *scan) scan(dir string, before map[string]string) error {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err == nil {
 		if s.topFD, err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0); err == nil {
@@ -94,7 +92,7 @@ func (s *autorunScan) scan(dir string, before map[string]string) error {
 }
 
 // walkDir scans a directory and all below it. It closes fd.
-func (s *autorunScan) walkDir(fd int, rel string, depth int, crowd bool) error {
+func (s *scan) walkDir(fd int, rel string, depth int, crowd bool) error {
 	dir := os.NewFile(uintptr(fd), fmt.Sprintf("/proc/self/fd/%d", fd))
 	defer dir.Close()
 	entries, err := dir.ReadDir(-1)
@@ -133,15 +131,15 @@ func (s *autorunScan) walkDir(fd int, rel string, depth int, crowd bool) error {
 	return nil
 }
 
-func (s *autorunScan) walkSubdir(fd int, name, at string, depth int, crowd bool) error {
-	if depth >= maxDepth {
+func (s *scan) walkSubdir(fd int, name, at string, depth int, crowd bool) error {
+	if depth >= entry.MaxDepth {
 		if len(s.failures) == maxFailures {
 			return fmt.Errorf("more than %d directories lie too deep: %w", maxFailures, fault.ResourceExhausted)
 		}
-		s.failures = append(s.failures, fmt.Errorf("%s lies more than %d directories deep, and is not scanned for autorun files: %w", filepath.Join(s.real, at), maxDepth, fault.ResourceExhausted))
+		s.failures = append(s.failures, fmt.Errorf("%s lies more than %d directories deep, and is not scanned for autorun files: %w", filepath.Join(s.real, at), entry.MaxDepth, fault.ResourceExhausted))
 		return nil
 	}
-	sub, err := openDirAt(fd, name)
+	sub, err := entry.OpenDir(fd, name)
 	if s.addUnreadable(at, err) || err != nil {
 		return nil // hidden inside; or gone, or replaced
 	}
@@ -150,7 +148,7 @@ func (s *autorunScan) walkSubdir(fd int, name, at string, depth int, crowd bool)
 
 // addUnreadable adds a directory that this user may not read: the workload, which is the
 // same user, could change its mode.
-func (s *autorunScan) addUnreadable(at string, err error) bool {
+func (s *scan) addUnreadable(at string, err error) bool {
 	if !errors.Is(err, unix.EACCES) && !errors.Is(err, unix.EPERM) {
 		return false
 	}
@@ -159,7 +157,7 @@ func (s *autorunScan) addUnreadable(at string, err error) bool {
 }
 
 // addGit adds an entry named .git, in the directory fd.
-func (s *autorunScan) addGit(fd int, at string, mode os.FileMode) error {
+func (s *scan) addGit(fd int, at string, mode os.FileMode) error {
 	if s.gits = append(s.gits, gitEntry{at, mode}); len(s.gits)+len(s.repos) > maxRepos {
 		return errTooManyRepos
 	}
@@ -171,7 +169,7 @@ func (s *autorunScan) addGit(fd int, at string, mode os.FileMode) error {
 	if err := unix.Statx(fd, ".git", unix.AT_SYMLINK_NOFOLLOW, unix.STATX_INO|unix.STATX_BTIME, &st); err == nil {
 		s.stamps[at] = directoryStamp(&st)
 	}
-	sub, err := openDirAt(fd, ".git")
+	sub, err := entry.OpenDir(fd, ".git")
 	if s.addUnreadable(at, err) || err != nil {
 		return nil
 	}
@@ -182,7 +180,7 @@ func (s *autorunScan) addGit(fd int, at string, mode os.FileMode) error {
 	if err := s.addRepo(sub, at); err != nil {
 		return err
 	}
-	modules, err := openDirAt(sub, "modules")
+	modules, err := entry.OpenDir(sub, "modules")
 	if err != nil {
 		return nil // no submodules
 	}
@@ -194,20 +192,10 @@ var errTooManyRepos = fmt.Errorf("it contains more than %d repositories: %w: nam
 // isBareRepo reports whether Git treats a directory itself as a repository: one with HEAD,
 // and with objects and refs or a file that names where these are.
 func isBareRepo(entries []os.DirEntry) bool {
-	var head, objects, refs, common bool
-	for _, e := range entries {
-		switch e.Name() {
-		case "HEAD":
-			head = true
-		case "objects":
-			objects = true
-		case "refs":
-			refs = true
-		case "commondir":
-			common = true
-		}
+	has := func(name string) bool {
+		return slices.ContainsFunc(entries, func(e os.DirEntry) bool { return e.Name() == name })
 	}
-	return head && (objects && refs || common)
+	return has("HEAD") && (has("objects") && has("refs") || has("commondir"))
 }
 
 // gitRunFiles are what Git runs or includes in a repository. Those of an unfinished rebase
@@ -218,7 +206,7 @@ var gitRunFiles = []string{
 }
 
 // addRepo adds a repository that the workload can write.
-func (s *autorunScan) addRepo(fd int, rel string) error {
+func (s *scan) addRepo(fd int, rel string) error {
 	if s.repos = append(s.repos, rel); len(s.gits)+len(s.repos) > maxRepos {
 		return errTooManyRepos
 	}
@@ -239,8 +227,8 @@ var gitWritten = []string{"refs", "logs", "info", "objects", "worktrees", "rebas
 
 // addGitLinks adds stamps of the symlinks in a repository: the host's git would write what
 // the workload chose (a message, a reflog) to the target. Git itself makes none.
-func (s *autorunScan) addGitLinks(fd int, rel string, depth int) error {
-	again, err := openDirAt(fd, ".")
+func (s *scan) addGitLinks(fd int, rel string, depth int) error {
+	again, err := entry.OpenDir(fd, ".")
 	if err != nil {
 		return nil // gone
 	}
@@ -250,7 +238,7 @@ func (s *autorunScan) addGitLinks(fd int, rel string, depth int) error {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	if s.visited += len(entries); s.visited > maxScanned || depth > maxDepth {
+	if s.visited += len(entries); s.visited > maxScanned || depth > entry.MaxDepth {
 		return fmt.Errorf("%s is too large or too deep: %w", rel, fault.ResourceExhausted)
 	}
 	for _, e := range entries {
@@ -264,7 +252,7 @@ func (s *autorunScan) addGitLinks(fd int, rel string, depth int) error {
 		if !e.IsDir() || depth == 0 && !written {
 			continue
 		}
-		sub, err := openDirAt(again, name)
+		sub, err := entry.OpenDir(again, name)
 		if err != nil {
 			continue // unreadable, gone or replaced
 		}
@@ -282,9 +270,11 @@ const gitLinkStamp = "symlink in a repository: "
 
 // addFiles adds the autorun files that an entry is or contains, by their names. In a crowd
 // only repositories count.
-func (s *autorunScan) addFiles(fd int, name, at string, crowd bool) {
-	if autorun.IsRepository(name) {
-		s.addRepository(fd, name, at)
+func (s *scan) addFiles(fd int, name, at string, crowd bool) {
+	// A repository of another version control than Git: what it contains changes with each
+	// command of that; its configuration is among autorun.Files.
+	if autorun.IsRepository(name) && !s.addDirectory(fd, name, at) {
+		s.addStamp(fd, name, at)
 	}
 	if crowd {
 		return
@@ -304,13 +294,13 @@ func expandLast(fd int, name string) []string {
 	if !strings.Contains(name, "*") {
 		return []string{name}
 	}
-	sub, err := openDirAt(fd, path.Dir(name))
+	sub, err := entry.OpenDir(fd, path.Dir(name))
 	if err != nil {
 		return nil
 	}
 	dir := os.NewFile(uintptr(sub), name)
 	defer dir.Close()
-	entries, _ := dir.Readdirnames(maxTreeEntries)
+	entries, _ := dir.Readdirnames(entry.MaxTree)
 	var list []string
 	for _, e := range entries {
 		if ok, err := path.Match(path.Base(name), e); ok && err == nil {
@@ -320,16 +310,8 @@ func expandLast(fd int, name string) []string {
 	return list
 }
 
-// addRepository adds a repository of another version control than Git. What it contains
-// changes with each command of that; its configuration is among autorun.Files.
-func (s *autorunScan) addRepository(fd int, name, at string) {
-	if !s.addDirectory(fd, name, at) {
-		s.addStamp(fd, name, at)
-	}
-}
-
 // addDirectory adds a stamp of a directory that stays the same when files in it change.
-func (s *autorunScan) addDirectory(fd int, name, at string) bool {
+func (s *scan) addDirectory(fd int, name, at string) bool {
 	var st unix.Statx_t
 	err := unix.Statx(fd, name, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_TYPE|unix.STATX_INO|unix.STATX_BTIME, &st)
 	if err != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
@@ -348,78 +330,21 @@ func directoryStamp(st *unix.Statx_t) string {
 // addStamp records the type and the content of an entry, so that a later scan detects
 // changes, whatever its size and times are. The stamp of a symlink is its target, and what
 // that contains if it lies in the directory.
-func (s *autorunScan) addStamp(fd int, name, at string) {
-	sum := sha256.New()
-	kind := s.hashEntry(fd, name, 0, new(int), sum)
+func (s *scan) addStamp(fd int, name, at string) {
+	sum := entry.NewDigest()
+	kind := sum.Add(fd, name)
 	if kind == 0 {
 		return
 	}
 	if kind == unix.S_IFLNK {
 		if to := resolveInside(s.procPath(), s.real, at); to != "" {
-			s.hashEntry(s.topFD, to, 0, new(int), sum)
+			sum.Add(s.topFD, to)
 		}
 	}
-	s.stamps[at] = fmt.Sprintf("%o %x", kind, sum.Sum(nil)[:16])
+	s.stamps[at] = fmt.Sprintf("%o %s", kind, sum)
 }
 
-const (
-	// maxTreeEntries bounds the entries of one directory tree, and maxHashed the bytes of
-	// one file, whose content counts for a stamp. Beyond, the change time counts.
-	maxTreeEntries = 10_000
-	maxHashed      = 4 << 20
-)
-
-// hashEntry adds an entry, with all below a directory, to a digest. It returns the type of
-// the entry, 0 if it does not exist.
-func (s *autorunScan) hashEntry(fd int, name string, depth int, seen *int, sum hash.Hash) uint32 {
-	var st unix.Stat_t
-	if unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
-		return 0
-	}
-	kind := st.Mode & unix.S_IFMT
-	fmt.Fprintf(sum, "%s\x00%o\x00", path.Base(name), kind)
-	switch kind {
-	case unix.S_IFLNK:
-		buf := make([]byte, unix.PathMax)
-		n, _ := unix.Readlinkat(fd, name, buf)
-		sum.Write(buf[:max(n, 0)])
-	case unix.S_IFREG:
-		f, st, err := openRegular(fd, name)
-		if f == nil || err != nil {
-			fmt.Fprintf(sum, "unreadable %v", err)
-			break
-		}
-		defer f.Close()
-		if n, err := io.Copy(sum, io.LimitReader(f, maxHashed)); n == maxHashed || err != nil {
-			fmt.Fprintf(sum, "%d %d.%09d", st.Size, st.Ctim.Sec, st.Ctim.Nsec)
-		}
-		fmt.Fprintf(sum, "\x00%o", st.Mode&0o111) // whether it is executable
-	case unix.S_IFDIR:
-		s.hashDir(fd, name, depth, seen, sum)
-	}
-	return kind
-}
-
-func (s *autorunScan) hashDir(fd int, name string, depth int, seen *int, sum hash.Hash) {
-	sub, err := openDirAt(fd, name)
-	if err != nil {
-		fmt.Fprintf(sum, "unreadable")
-		return
-	}
-	dir := os.NewFile(uintptr(sub), name)
-	defer dir.Close()
-	names, err := dir.Readdirnames(-1)
-	if *seen += len(names); err != nil || *seen > maxTreeEntries || depth > maxDepth {
-		fmt.Fprintf(sum, "too large: %d", len(names))
-		return
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		s.hashEntry(sub, name, depth+1, seen, sum)
-	}
-}
-
-func (s *autorunScan) procPath() string { return fmt.Sprintf("/proc/self/fd/%d", s.topFD) }
+func (s *scan) procPath() string { return fmt.Sprintf("/proc/self/fd/%d", s.topFD) }
 
 // resolveInside resolves the symlink at in a directory, which is open as top and has the
 // path real. It returns the target's path in the directory, "" if the target is outside or
@@ -446,7 +371,7 @@ func resolveInside(top, real, at string) string {
 const absentStamp = "absent"
 
 // addFIFO records a FIFO. Its times change with its use, so its inode counts.
-func (s *autorunScan) addFIFO(fd int, name, at string) {
+func (s *scan) addFIFO(fd int, name, at string) {
 	var st unix.Stat_t
 	if unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
 		s.stamps[at] = fmt.Sprintf("%s%d", fifoStamp, st.Ino)
@@ -457,13 +382,9 @@ func (s *autorunScan) addFIFO(fd int, name, at string) {
 // fifoStamp begins the stamps of FIFOs.
 const fifoStamp = "FIFO: "
 
-// isEmpty reports whether the directory contains no autorun files, and nothing that may be
-// one.
-func (s *autorunScan) isEmpty() bool { return len(s.stamps)-s.fifos+len(s.unreadable) == 0 }
-
 // changedSince lists the autorun files that are new or have another stamp. Those at the top
 // are first: tools run them most often.
-func (s *autorunScan) changedSince(before map[string]string) []string {
+func (s *scan) changedSince(before map[string]string) []string {
 	var changed []string
 	for name, stamp := range s.stamps {
 		if before[name] != stamp && !s.isInNewRepo(name, before) {
@@ -478,7 +399,7 @@ func (s *autorunScan) changedSince(before map[string]string) []string {
 
 // isInNewRepo reports whether a file lies in a .git that is new itself, which is reported in
 // its place.
-func (s *autorunScan) isInNewRepo(name string, before map[string]string) bool {
+func (s *scan) isInNewRepo(name string, before map[string]string) bool {
 	if strings.HasPrefix(s.stamps[name], gitLinkStamp) {
 		return false
 	}
@@ -500,7 +421,7 @@ func plantedIn(at, name string) []string {
 	if path.Base(name) == ".git" {
 		hooks = path.Join(name, "hooks")
 		for _, file := range []string{"config", "config.worktree"} {
-			if parseGitConfig(string(readConfig(filepath.Join(at, name, file)))).runs {
+			if gitdir.ParseConfig(string(gitdir.ReadConfig(filepath.Join(at, name, file)))).Runs {
 				list = append(list, path.Join(name, file))
 			}
 		}
@@ -531,9 +452,9 @@ func findLinks(dir string, inodes map[inode]bool) ([]string, error) {
 		for _, e := range entries {
 			at := path.Join(rel, e.Name())
 			switch {
-			case e.Name() == ".git" || depth > maxDepth:
+			case e.Name() == ".git" || depth > entry.MaxDepth:
 			case e.IsDir():
-				if sub, err := openDirAt(fd, e.Name()); err == nil {
+				if sub, err := entry.OpenDir(fd, e.Name()); err == nil {
 					walk(sub, at, depth+1)
 				}
 			case e.Type().IsRegular():

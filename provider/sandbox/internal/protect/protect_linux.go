@@ -1,7 +1,24 @@
-package sandbox
+// Package protect keeps the autorun files in directories of the user from a workload: Git hooks,
+// files that Git's configuration names, editor tasks. A directory in place or a writable bind
+// contains such files, which the user's programs run outside the sandbox.
+//
+// Each .git is a private copy inside, see package gitdir: nothing that the workload does
+// in it reaches the host. Other autorun files that exist when the guest starts are read-only
+// self bind mounts, and so is what the host's Git configuration names in the directory:
+// hooks and included files, also by symlinks and by hard links: see Settings.Mounts. Before
+// each command it is checked that these mounts are there: see Guest.Restore. Not prevented:
+// new autorun files under other names, and new repositories of the workload. They are
+// reported, see Workspace.Changes. Repositories that the host makes later: see Guest.Start.
+//
+// A directory that Git takes for a repository without being named .git, and with {"git":
+// "shared"} each .git, is not copied: what Git runs or includes there is read-only. Files
+// that Git would read and that do not exist are created with neutral content
+// (placeholders), so that the workload can't create them, and removed with the guest.
+package protect
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -15,29 +32,44 @@ import (
 
 	"github.com/croft-run/croft/internal/autorun"
 	"github.com/croft-run/croft/internal/host/guestproto"
+	"github.com/croft-run/croft/internal/host/wsdir"
+	"github.com/croft-run/croft/provider/sandbox/internal/entry"
+	"github.com/croft-run/croft/provider/sandbox/internal/gitdir"
 )
 
-// A directory in place or a writable bind contains autorun files, which the user's programs
-// run outside the sandbox: Git hooks, files that Git's configuration names, editor tasks.
-//
-// Each .git is a private copy inside, see gitcopy_linux.go: nothing that the workload does
-// in it reaches the host. Other autorun files that exist when the guest starts are read-only
-// self bind mounts, and so is what the host's Git configuration names in the directory:
-// hooks and included files, also by symlinks and by hard links. Before each command it is
-// checked that these mounts are there: see checkMounts. Not prevented: new autorun files
-// under other names, and new repositories of the workload. They are reported, see
-// autorunChanges. Repositories that the host makes later: see autorun_late_linux.go.
-//
-// A directory that Git takes for a repository without being named .git, and with {"git":
-// "shared"} each .git, is not copied: what Git runs or includes there is read-only. Files
-// that Git would read and that do not exist are created with neutral content
-// (placeholders), so that the workload can't create them, and removed with the guest.
+// Settings say how directories of the user are shown to the workload.
+type Settings struct {
+	Git      *gitdir.Copies         // the private copies of Git directories; receives new ones
+	Shared   bool                   // the workload uses Git directories of the host
+	Late     bool                   // the guest can mount while the workload runs
+	IsShown  func(path string) bool // whether a path of the host is shown inside
+	CheckGit func(dir string) error // checks a Git directory outside the directories that are shown
+	State    *State                 // receives the autorun files that are found
+}
 
-// autorunState lists the autorun files and placeholders in directories of the user.
-type autorunState struct {
+// A Dir is a directory of the host that was checked, held open by a descriptor.
+// Using the descriptor instead of the path prevents a TOCTOU race: a directory that
+// takes the path later was not checked.
+type Dir struct {
+	File *os.File
+	Real string // its path when it was checked
+}
+
+// ProcPath returns a path that leads to the directory, whatever is at Real now.
+func (d *Dir) ProcPath() string { return fmt.Sprintf("/proc/self/fd/%d", d.File.Fd()) }
+
+// IsAt reports whether path leads to the directory.
+func (d *Dir) IsAt(path string) bool {
+	here, err := d.File.Stat()
+	there, serr := os.Lstat(path)
+	return err == nil && serr == nil && os.SameFile(here, there)
+}
+
+// State lists the autorun files and placeholders in directories of the user.
+type State struct {
 	Dirs   map[string]map[string]string `json:"dirs"`             // stamps of autorun files, by directory on the host and name
 	Made   []string                     `json:"made,omitempty"`   // paths of placeholders on the host
-	Mounts []heldMount                  `json:"mounts,omitempty"` // mounts that protect autorun files
+	Mounts []Mount                      `json:"mounts,omitempty"` // mounts that protect autorun files
 	Hidden []string                     `json:"hidden,omitempty"` // directories on the host that can't be read, and are empty inside
 
 	Queued []string `json:"queued,omitempty"` // paths that events reported when the workspace was closed, and that no result has listed yet
@@ -49,15 +81,36 @@ type autorunState struct {
 	Private map[string]map[string]string `json:"private,omitempty"`
 }
 
-// A heldMount is a mount that protects autorun files.
-type heldMount struct {
+// A Mount is a mount that protects autorun files.
+type Mount struct {
 	Target   string `json:"target"` // path inside
 	Self     bool   `json:"self,omitempty"`
 	ReadOnly bool   `json:"readOnly,omitempty"`
 }
 
+// section is the section of the state with the autorun files that directories of
+// the user contained when the guest started.
+const section = wsdir.Section[State]("autorun")
+
+// WriteTo sets the autorun files in a state that is being changed.
+func (w *State) WriteTo(m *wsdir.State) error {
+	if len(w.Dirs) == 0 {
+		w = nil
+	}
+	return section.Set(m, w)
+}
+
+// readState reads the autorun files that a workspace recorded.
+func readState(d wsdir.Dir) (*State, error) {
+	m, err := d.Read()
+	if err != nil {
+		return nil, err
+	}
+	return section.Get(m)
+}
+
 // addDir records the autorun files of a directory.
-func (w *autorunState) addDir(dir string, s *autorunScan) {
+func (w *State) addDir(dir string, s *scan) {
 	if w.Dirs == nil {
 		w.Dirs = map[string]map[string]string{}
 	}
@@ -65,7 +118,7 @@ func (w *autorunState) addDir(dir string, s *autorunScan) {
 }
 
 // addPrivate records the Git directories that private copies cover.
-func (w *autorunState) addPrivate(dir string, p *autorunProtection) {
+func (w *State) addPrivate(dir string, p *protection) {
 	for _, e := range p.scan.gits {
 		if m, ok := p.mounts[e.name]; !ok || m.Kind != guestproto.MountBind || !e.mode.IsDir() {
 			continue
@@ -80,68 +133,72 @@ func (w *autorunState) addPrivate(dir string, p *autorunProtection) {
 	}
 }
 
-// hasAutorunFiles reports whether a writable directory contains autorun files.
-func (u launchSpec) hasAutorunFiles(dir string, writable bool) (bool, error) {
-	if !writable || u.policy.ReadOnly {
-		return false, nil
+// AddFIFOs records the FIFOs of a directory that is shown read-only: only these count there.
+func (w *State) AddFIFOs(d *Dir) error {
+	s, err := scanFIFOs(d.ProcPath())
+	if err != nil {
+		return err
 	}
-	s, err := scanAutorun(dir, true, nil, nil)
+	w.addDir(d.Real, s)
+	w.ReadOnly = append(w.ReadOnly, d.Real)
+	return nil
+}
+
+// HasFiles reports whether a directory contains autorun files, or something that may be one,
+// and records them.
+func (u *Settings) HasFiles(dir string) (bool, error) {
+	s, err := scanFiles(dir, true, nil, nil)
 	if err = errors.Join(err, errors.Join(s.failures...)); err != nil {
 		return false, err
 	}
-	if u.autorun != nil {
-		u.autorun.addDir(dir, s)
-	}
-	return !s.isEmpty(), nil
+	u.State.addDir(dir, s)
+	return len(s.stamps)-s.fifos+len(s.unreadable) > 0, nil
 }
 
-// protectAutorun returns the mounts that protect the autorun files of a checked directory;
-// inside is its path for the workload. The directories above them are self bind mounts,
-// too: a mount point can't be renamed.
-func (u launchSpec) protectAutorun(l *launch, d *checkedDir, inside string, readOnly bool) ([]guestproto.Mount, error) {
-	if readOnly {
-		return nil, nil
-	}
-	s, err := scanAutorun(d.procPath(), u.gitShared, nil, nil)
+// Mounts returns the mounts that protect the autorun files of a directory that the workload
+// can write, and records the files; inside is its path for the workload. The directories above
+// them are self bind mounts, too: a mount point can't be renamed. keep passes a file to the
+// guest, which holds it open as long as it lives.
+func (u *Settings) Mounts(d *Dir, inside string, keep func(*os.File)) ([]guestproto.Mount, error) {
+	s, err := scanFiles(d.ProcPath(), u.Shared, nil, nil)
 	if err = errors.Join(err, errors.Join(s.failures...)); err != nil {
 		return nil, err
 	}
-	p := &autorunProtection{launch: l, spec: &u, scan: s, self: d.procPath(), real: d.real, inside: inside, mounts: map[string]guestproto.Mount{}}
-	if p.root, err = os.OpenRoot(d.procPath()); err != nil {
+	p, err := newProtection(u, d, inside, s)
+	if err != nil {
 		return nil, err
 	}
 	defer p.root.Close() //nolint:errcheck // closing a directory can lose nothing
+	p.keep = keep
 	if err := p.collect(); err != nil {
 		return nil, err
 	}
 	p.addStamps(p.made...)
 	p.made = append(p.made, p.madeDirs...)
 	mounts := p.mountList()
-	if u.autorun != nil {
-		u.autorun.addDir(d.real, s)
-		u.autorun.addPrivate(d.real, p)
-		for _, name := range p.made {
-			u.autorun.Made = append(u.autorun.Made, filepath.Join(d.real, name))
-		}
-		for _, m := range mounts {
-			u.autorun.Mounts = append(u.autorun.Mounts, heldMount{Target: m.Target, Self: m.Kind == guestproto.MountSelf, ReadOnly: m.ReadOnly})
-		}
-		for _, name := range s.unreadable {
-			u.autorun.Hidden = append(u.autorun.Hidden, filepath.Join(d.real, name))
-		}
+	u.State.addDir(d.Real, s)
+	u.State.addPrivate(d.Real, p)
+	for _, name := range p.made {
+		u.State.Made = append(u.State.Made, filepath.Join(d.Real, name))
+	}
+	for _, m := range mounts {
+		u.State.Mounts = append(u.State.Mounts, Mount{Target: m.Target, Self: m.Kind == guestproto.MountSelf, ReadOnly: m.ReadOnly})
+	}
+	for _, name := range s.unreadable {
+		u.State.Hidden = append(u.State.Hidden, filepath.Join(d.Real, name))
 	}
 	return mounts, nil
 }
 
-// An autorunProtection collects the mounts of one directory.
-type autorunProtection struct {
-	launch   *launch
-	spec     *launchSpec
+// A protection collects the mounts of one directory.
+type protection struct {
+	settings *Settings
+	keep     func(*os.File)
 	root     *os.Root
 	self     string // path of its descriptor
 	real     string // its path when it was checked
 	inside   string // its path for the workload
-	scan     *autorunScan
+	scan     *scan
 	mounts   map[string]guestproto.Mount // by name
 	extra    []guestproto.Mount          // elsewhere inside
 	made     []string
@@ -151,9 +208,16 @@ type autorunProtection struct {
 	missing  []string       // with late: what Git's configuration names and does not exist
 }
 
+// newProtection opens the root, which the caller closes.
+func newProtection(u *Settings, d *Dir, inside string, s *scan) (p *protection, err error) {
+	p = &protection{settings: u, scan: s, self: d.ProcPath(), real: d.Real, inside: inside,
+		mounts: map[string]guestproto.Mount{}, linked: map[inode]bool{}}
+	p.root, err = os.OpenRoot(p.self)
+	return p, err
+}
+
 // collect fills in mounts.
-func (p *autorunProtection) collect() error {
-	p.linked = map[inode]bool{}
+func (p *protection) collect() error {
 	for _, name := range p.scan.unreadable {
 		if err := p.hide(name); err != nil {
 			return err
@@ -182,7 +246,7 @@ func (p *autorunProtection) collect() error {
 }
 
 // addMount adds a mount, and writable self bind mounts of the directories above.
-func (p *autorunProtection) addMount(name string, m guestproto.Mount) {
+func (p *protection) addMount(name string, m guestproto.Mount) {
 	m.Target = filepath.Join(p.inside, name)
 	p.mounts[name] = m
 	for at := path.Dir(name); at != "."; at = path.Dir(at) {
@@ -193,15 +257,15 @@ func (p *autorunProtection) addMount(name string, m guestproto.Mount) {
 }
 
 // addReadOnly adds a read-only self bind mount. What it protects may have other names.
-func (p *autorunProtection) addReadOnly(name string) {
+func (p *protection) addReadOnly(name string) {
 	p.addMount(name, guestproto.Mount{Kind: guestproto.MountSelf, ReadOnly: true})
 	p.noteLinks(filepath.Join(p.real, name), 0)
 }
 
 // hide adds a mount of an empty directory.
-func (p *autorunProtection) hide(name string) error {
-	empty := filepath.Join(p.spec.gitDir, emptyGitDir)
-	if err := os.MkdirAll(empty, 0o755); err != nil {
+func (p *protection) hide(name string) error {
+	empty, err := p.settings.Git.Empty()
+	if err != nil {
 		return err
 	}
 	p.addMount(name, guestproto.Mount{Kind: guestproto.MountBind, Source: empty, ReadOnly: true})
@@ -209,7 +273,7 @@ func (p *autorunProtection) hide(name string) error {
 }
 
 // openDir opens a directory in the directory, without symlinks on the way.
-func (p *autorunProtection) openDir(name string) (int, error) {
+func (p *protection) openDir(name string) (int, error) {
 	fd, err := unix.Openat2(unix.AT_FDCWD, p.self, &unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC})
 	if err != nil {
 		return -1, err
@@ -220,7 +284,7 @@ func (p *autorunProtection) openDir(name string) (int, error) {
 
 // readFile returns the beginning of a regular file, and nil otherwise: reading a FIFO could
 // block forever.
-func (p *autorunProtection) readFile(name string, most int64) []byte {
+func (p *protection) readFile(name string, most int64) []byte {
 	f, err := p.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil
@@ -238,7 +302,7 @@ func (p *autorunProtection) readFile(name string, most int64) []byte {
 
 // claim makes a path of the host that Git runs or includes read-only, if it leads into the
 // directory. A symlink on the way there can't be read-only; changes of it are reported.
-func (p *autorunProtection) claim(name string, dir bool) error {
+func (p *protection) claim(name string, dir bool) error {
 	p.noteLinks(name, 0)
 	at := p.resolve(name)
 	if at == "" || p.isHidden(at) {
@@ -252,7 +316,7 @@ func (p *autorunProtection) claim(name string, dir bool) error {
 }
 
 // addStamps adds stamps of files that the scan did not know.
-func (p *autorunProtection) addStamps(names ...string) {
+func (p *protection) addStamps(names ...string) {
 	top, err := unix.Open(p.self, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return
@@ -264,18 +328,10 @@ func (p *autorunProtection) addStamps(names ...string) {
 	}
 }
 
-// claimExisting is claim for a path that need not exist.
-func (p *autorunProtection) claimExisting(name string) error {
-	if _, err := os.Stat(name); err != nil {
-		return nil
-	}
-	return p.claim(name, false)
-}
-
 // resolve follows the symlinks of a path of the host. It returns the path in the directory
 // that it leads to, "" if that is outside. What does not exist counts as well. Symlinks
 // that lie in the directory get a stamp.
-func (p *autorunProtection) resolve(name string) string {
+func (p *protection) resolve(name string) string {
 	const maxLinks = 40
 	rest, at := strings.Split(strings.Trim(name, "/"), "/"), "/"
 	for links := 0; len(rest) > 0; {
@@ -307,9 +363,9 @@ func (p *autorunProtection) resolve(name string) string {
 
 // noteLinks notes a file of the host, or the files of a directory, that have other names: a
 // workload that writes to one of these changes the file.
-func (p *autorunProtection) noteLinks(name string, depth int) {
+func (p *protection) noteLinks(name string, depth int) {
 	var st unix.Stat_t
-	if unix.Stat(name, &st) != nil || depth > maxDepth {
+	if unix.Stat(name, &st) != nil || depth > entry.MaxDepth {
 		return
 	}
 	switch st.Mode & unix.S_IFMT {
@@ -319,7 +375,7 @@ func (p *autorunProtection) noteLinks(name string, depth int) {
 		}
 	case unix.S_IFDIR:
 		entries, err := os.ReadDir(name)
-		if err != nil || len(entries) > maxTreeEntries {
+		if err != nil || len(entries) > entry.MaxTree {
 			return
 		}
 		for _, e := range entries {
@@ -331,7 +387,7 @@ func (p *autorunProtection) noteLinks(name string, depth int) {
 }
 
 // addLinked makes the other names of files that Git or another program runs read-only.
-func (p *autorunProtection) addLinked() error {
+func (p *protection) addLinked() error {
 	if len(p.linked) == 0 {
 		return nil
 	}
@@ -348,7 +404,7 @@ func (p *autorunProtection) addLinked() error {
 
 // claimPath adds a path that Git's configuration names. If it does not exist, the first
 // missing element of the path is created, so that the workload can't create it.
-func (p *autorunProtection) claimPath(name string, dir bool) error {
+func (p *protection) claimPath(name string, dir bool) error {
 	if name == "" {
 		return nil
 	}
@@ -372,7 +428,7 @@ func (p *autorunProtection) claimPath(name string, dir bool) error {
 }
 
 // addMissing notes a path that Git's configuration names, and whose element at does not exist.
-func (p *autorunProtection) addMissing(name, at string) {
+func (p *protection) addMissing(name, at string) {
 	if isInGit(name) || unix.Access(filepath.Join(p.real, path.Dir(at)), unix.W_OK) != nil {
 		return // the workload can't make it either
 	}
@@ -380,7 +436,7 @@ func (p *autorunProtection) addMissing(name, at string) {
 	p.scan.stamps[name] = absentStamp
 }
 
-func (p *autorunProtection) readNames(dir string) ([]string, error) {
+func (p *protection) readNames(dir string) ([]string, error) {
 	f, err := p.root.Open(dir)
 	if err != nil {
 		return nil, err
@@ -391,7 +447,7 @@ func (p *autorunProtection) readNames(dir string) ([]string, error) {
 
 // addExisting adds a path if it exists and has no symlink in it: a symlink could be
 // changed between this check and the mount (TOCTOU).
-func (p *autorunProtection) addExisting(name string) {
+func (p *protection) addExisting(name string) {
 	for at := name; at != "."; at = path.Dir(at) {
 		if info, err := p.root.Lstat(at); err != nil || info.Mode()&os.ModeSymlink != 0 {
 			return
@@ -401,7 +457,7 @@ func (p *autorunProtection) addExisting(name string) {
 }
 
 // mountList returns the mounts, outer ones first.
-func (p *autorunProtection) mountList() []guestproto.Mount {
+func (p *protection) mountList() []guestproto.Mount {
 	mounts := p.extra
 	for _, name := range slices.Sorted(maps.Keys(p.mounts)) {
 		mounts = append(mounts, p.mounts[name])

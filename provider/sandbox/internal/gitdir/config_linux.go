@@ -1,24 +1,24 @@
-package sandbox
+package gitdir
 
 import (
 	"slices"
 	"strings"
 )
 
-// gitConfig is the part of a Git configuration that names further files: hooks and
+// Config is the part of a Git configuration that names further files: hooks and
 // included configuration. Values are as they are written.
-type gitConfig struct {
-	hooks    []string // core.hooksPath
-	includes []string // include.path, includeIf.*.path
-	worktree string   // core.worktree
-	runs     bool     // it names a program, hooks or further configuration
-	perTree  bool     // extensions.worktreeConfig: worktrees have their own config.worktree
+type Config struct {
+	Hooks    []string // core.hooksPath
+	Includes []string // include.path, includeIf.*.path
+	Worktree string   // core.worktree
+	Runs     bool     // it names a program, hooks or further configuration
+	PerTree  bool     // extensions.worktreeConfig: worktrees have their own config.worktree
 }
 
-// parseGitConfig parses a configuration. It skips syntax errors, so that nothing after
+// ParseConfig parses a configuration. It skips syntax errors, so that nothing after
 // them is missed.
-func parseGitConfig(text string) gitConfig {
-	var c gitConfig
+func ParseConfig(text string) Config {
+	var c Config
 	section := ""
 	for {
 		text = strings.TrimLeft(text, " \t\r\n\ufeff")
@@ -26,7 +26,7 @@ func parseGitConfig(text string) gitConfig {
 		case text == "":
 			return c
 		case text[0] == '[':
-			section, text = gitSection(text[1:])
+			section, text = parseSection(text[1:])
 			continue
 		case text[0] == '#', text[0] == ';':
 			_, text, _ = strings.Cut(text, "\n")
@@ -38,7 +38,7 @@ func parseGitConfig(text string) gitConfig {
 		}
 		key, value := strings.ToLower(strings.TrimSpace(text[:end])), ""
 		if text = text[end:]; strings.HasPrefix(text, "=") {
-			value, text = gitValue(text[1:])
+			value, text = parseValue(text[1:])
 		} else if text != "" {
 			_, text, _ = strings.Cut(text, "\n")
 		}
@@ -46,24 +46,24 @@ func parseGitConfig(text string) gitConfig {
 	}
 }
 
-func (c *gitConfig) set(section, key, value string) {
-	c.runs = c.runs || value != "" && runsProgram(section, key, value)
+func (c *Config) set(section, key, value string) {
+	c.Runs = c.Runs || value != "" && runsProgram(section, key, value)
 	switch {
 	case section == "extensions" && key == "worktreeconfig":
-		c.perTree = true
+		c.PerTree = true
 	case value == "":
 	case section == "core" && key == "hookspath":
-		c.hooks = append(c.hooks, value)
+		c.Hooks = append(c.Hooks, value)
 	case section == "core" && key == "worktree":
-		c.worktree = value
+		c.Worktree = value
 	case (section == "include" || section == "includeif") && key == "path":
-		c.includes = append(c.includes, value)
+		c.Includes = append(c.Includes, value)
 	}
 }
 
-// gitPrograms are the keys whose value Git runs, or reads as further configuration; "*" is
+// programs are the keys whose value Git runs, or reads as further configuration; "*" is
 // for all keys of a section.
-var gitPrograms = map[string][]string{
+var programs = map[string][]string{
 	"core":        {"fsmonitor", "hookspath", "sshcommand", "editor", "pager", "askpass", "gitproxy", "alternaterefscommand"},
 	"alias":       {"*"},
 	"browser":     {"cmd", "path"},
@@ -91,16 +91,16 @@ var gitPrograms = map[string][]string{
 
 // runsProgram reports whether a key names something that Git runs.
 func runsProgram(section, key, value string) bool {
-	keys := gitPrograms[section]
+	keys := programs[section]
 	if section == "core" && key == "fsmonitor" && (value == "true" || value == "false") {
 		return false // Git's own daemon
 	}
 	return slices.Contains(keys, key) || slices.Contains(keys, "*")
 }
 
-// gitSection parses a section header after its bracket. It returns the name in lower
+// parseSection parses a section header after its bracket. It returns the name in lower
 // case, without the quoted subsection, and the text after the header.
-func gitSection(text string) (name, rest string) {
+func parseSection(text string) (name, rest string) {
 	quoted := false
 	for i := 0; i < len(text); i++ {
 		switch ch := text[i]; {
@@ -121,8 +121,8 @@ func gitSection(text string) (name, rest string) {
 	return "", ""
 }
 
-// gitValue parses a value with Git's quotes, escapes, comments and continuation lines.
-func gitValue(text string) (value, rest string) {
+// parseValue parses a value with Git's quotes, escapes, comments and continuation lines.
+func parseValue(text string) (value, rest string) {
 	var b strings.Builder
 	quoted, kept := false, 0 // kept is the length of b without trailing blanks
 	text = strings.TrimLeft(text, " \t")
