@@ -25,7 +25,7 @@ const (
 // openSnapshots opens the store of snapshots and templates: in the bucket of the configuration, or
 // else in the data directory.
 func (s *System) openSnapshots(ctx context.Context) error {
-	cfg := all.Config{Data: s.Dir, Needed: s.isSnapshotNeeded, TenantOf: s.tenantOf, Log: s.log, Node: s.node}
+	cfg := all.Config{Data: s.Dir, Needed: s.isSnapshotNeeded, TenantOf: s.tenants.Of, Log: s.log, Node: s.node}
 	b, err := s.openBucket(ctx, snapshotsPrefix)
 	if err != nil {
 		return err

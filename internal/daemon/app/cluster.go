@@ -13,6 +13,7 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/daemon/config"
+	"github.com/croft-run/croft/internal/daemon/datadir"
 	"github.com/croft-run/croft/internal/server/mcpserver"
 	"github.com/croft-run/croft/internal/server/replica"
 	"github.com/croft-run/croft/registry"
@@ -76,7 +77,7 @@ func (s *System) openCluster(ctx context.Context, cfg Config) (registry.Cluster,
 	if err != nil {
 		return registry.Cluster{}, fmt.Errorf("app: cluster.secretFile %s: %w", c.SecretFile, err)
 	}
-	if member.Data, err = loadSecretFile(s.Dir, nodeFile); err != nil {
+	if member.Data, err = datadir.SecretFile(s.Dir, nodeFile); err != nil {
 		return registry.Cluster{}, err
 	}
 	forwarder, err := replica.New(ctx, member.Node, replica.Derive(secret, "forward"), s.log)

@@ -101,7 +101,7 @@ func (s *System) Collect(ctx context.Context) (Collected, error) {
 	if err != nil {
 		return c, err
 	}
-	killed, berr := s.collectBackups(ctx)
+	killed, berr := s.Backups.Collect(ctx)
 	c.Backup, err = killed, errors.Join(s.Registry.Sweep(ctx), berr)
 	after, aerr := s.orphans(ctx)
 	c.Directories = slices.DeleteFunc(before, func(name string) bool { return slices.Contains(after, name) })
@@ -142,4 +142,16 @@ func (s *System) orphans(ctx context.Context) ([]string, error) {
 		}
 	}
 	return names, nil
+}
+
+// MadeImages lists the images of the container engine that Croft made.
+func (s *System) MadeImages(ctx context.Context) ([]Image, error) {
+	all, err := s.Images(ctx)
+	var list []Image
+	for _, img := range all {
+		if img.Labels[docker.LabelSource] != "" {
+			list = append(list, img)
+		}
+	}
+	return list, err
 }

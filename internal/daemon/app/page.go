@@ -7,13 +7,11 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/daemon/config"
+	"github.com/croft-run/croft/internal/daemon/datadir"
 	"github.com/croft-run/croft/internal/server/page"
 	"github.com/croft-run/croft/internal/server/replica"
 	"github.com/croft-run/croft/internal/web"
 )
-
-// pageKeyFile has the secret that encrypts the cookies of the page.
-const pageKeyFile = "page.key"
 
 // pageKey returns the secret that encrypts the cookies of the page. The replicas of a cluster
 // accept each other's cookies, so there it is derived from the secret of the cluster.
@@ -21,7 +19,7 @@ func (s *System) pageKey() (string, error) {
 	if s.cluster != nil {
 		return string(replica.Derive(s.cluster.secret, "page")), nil
 	}
-	return loadSecretFile(s.Dir, pageKeyFile)
+	return datadir.SecretFile(s.Dir, datadir.PageKeyFile)
 }
 
 // openPage returns the server of the page.

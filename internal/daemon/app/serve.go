@@ -4,14 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/daemon/datadir"
 	"github.com/croft-run/croft/internal/server/httplog"
+	"github.com/croft-run/croft/internal/sleep"
 )
 
 // Listen listens on addr, which CheckAddr has accepted.
@@ -35,7 +40,7 @@ func Listen(ctx context.Context, addr string) (net.Listener, error) {
 
 // Lock takes the flock for serving the data directory. If another process has it, the
 // error is AlreadyExists with its process id.
-func (s *System) Lock() (unlock func(), err error) { return lockDataDir(s.Dir) }
+func (s *System) Lock() (unlock func(), err error) { return datadir.Lock(s.Dir) }
 
 // Serve answers on l until ctx ends, and then stops in order. Meanwhile the registry
 // sweeps leftovers, renews leases and expires workspaces, and once an hour garbage is
@@ -102,7 +107,7 @@ func (s *System) Serve(ctx context.Context, l net.Listener) error {
 	case err := <-served:
 		errs = append(errs, err)
 	}
-	errs = append(errs, withTimeout(ctx, requestsTimeout, sandboxes.close), withTimeout(ctx, stepTimeout, s.evals.close))
+	errs = append(errs, withTimeout(ctx, requestsTimeout, sandboxes.close), withTimeout(ctx, stepTimeout, s.evals.Close))
 	stop()
 	collecting.Wait()
 	if err := <-ran; err != nil && !errors.Is(err, context.Canceled) {
@@ -141,4 +146,28 @@ func ignoreClosed(err error) error {
 		return nil
 	}
 	return err
+}
+
+// dataDirInterval is the time between checks of a server whether its data directory exists.
+const dataDirInterval = time.Second
+
+// checkDataDir returns an error if the data directory was removed or replaced since it was
+// opened: what is written to its path now would belong to no record.
+func (s *System) checkDataDir() error {
+	info, err := os.Lstat(filepath.Join(s.Dir, datadir.VersionFile))
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(info, s.marker) {
+		return fmt.Errorf("app: %w: the data directory was removed or replaced while it was in use; start croft again", fault.Unavailable)
+	}
+	return nil // an error of another kind may be over soon
+}
+
+// watchDataDir calls stop when the data directory was removed or replaced. It returns when
+// ctx ends.
+func (s *System) watchDataDir(ctx context.Context, stop func(cause error)) {
+	for sleep.For(ctx, dataDirInterval) == nil {
+		if err := s.checkDataDir(); err != nil {
+			stop(fmt.Errorf("app: serve %s: %w", s.Dir, err))
+			return
+		}
+	}
 }

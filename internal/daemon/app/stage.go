@@ -25,7 +25,7 @@ func (s *System) skillTools() []*tool.Tool {
 
 // artifactsOf returns the artifacts of a workspace.
 func (s *System) artifactsOf(workspace string) *stage.Artifacts {
-	tenant, _ := s.tenantOf(context.Background(), workspace) //nolint:forbidigo // a Stage is made once for all calls
+	tenant, _ := s.tenants.Of(context.Background(), workspace) //nolint:forbidigo // a Stage is made once for all calls
 	return s.artifacts.In(stage.WorkspacePrefix(tenant, workspace))
 }
 

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -15,12 +14,11 @@ import (
 
 	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/internal/daemon/config"
+	"github.com/croft-run/croft/internal/daemon/admission"
 	"github.com/croft-run/croft/internal/history"
 	"github.com/croft-run/croft/internal/tool/snapshots"
 	e2bprovider "github.com/croft-run/croft/provider/e2b"
 	"github.com/croft-run/croft/registry"
-	"github.com/croft-run/croft/secret"
 	"github.com/croft-run/croft/tool"
 	"github.com/croft-run/croft/tool/all"
 	"github.com/croft-run/croft/workspace"
@@ -69,7 +67,7 @@ func (s *System) ToolEnv(cfg tool.Config) (*tool.Env, error) {
 	cfg.Records = s.records
 	cfg.Secrets, cfg.Events, cfg.Log = s.secrets, s.events, s.log
 	cfg.Withheld = s.withheldSecrets
-	forms, err := secretForms(s.settings())
+	forms, err := s.settings().Secrets.Finder()
 	if err != nil {
 		return nil, err
 	}
@@ -115,10 +113,10 @@ const forkOfLabel = "croft-fork-of"
 // withheldSecrets names the secrets that no tool may ask for, because they are credentials of
 // the configuration or of the workspace's policy, or because Croft itself logs in with them.
 func (s *System) withheldSecrets(ctx context.Context, id string) ([]string, error) {
-	known := egressCredentials(s.settings())
+	known := s.settings().Credentials()
 	var names []string
 	for name := range known {
-		names = append(names, secretName(known, name))
+		names = append(names, admission.SecretName(known, name))
 	}
 	rec, err := s.Registry.Lookup(ctx, "", id)
 	if err != nil {
@@ -126,7 +124,7 @@ func (s *System) withheldSecrets(ctx context.Context, id string) ([]string, erro
 	}
 	for _, r := range rec.Spec.Policy.Network.Allow {
 		if r.Credential != "" {
-			names = append(names, secretName(known, r.Credential))
+			names = append(names, admission.SecretName(known, r.Credential))
 		}
 	}
 	return append(names, s.loginSecrets(rec)...), nil
@@ -151,20 +149,10 @@ func (s *System) loginSecrets(rec registry.Record) []string {
 	return names
 }
 
-// secretForms finds secrets by pattern: those of well-known services and of the
-// configuration.
-func secretForms(settings *config.Config) (*secret.Patterns, error) {
-	list := secret.Providers()
-	for _, name := range slices.Sorted(maps.Keys(settings.Secrets.Patterns)) {
-		list = append(list, secret.Pattern{Name: name, Form: settings.Secrets.Patterns[name]})
-	}
-	return secret.NewPatterns(list)
-}
-
 // Create records a workspace, with the spec completed from the configuration; policy
 // is the name of a policy, "" for the default one.
 func (s *System) Create(ctx context.Context, spec workspace.Spec, policy string) (registry.Record, error) {
-	if err := s.admitSpec(ctx, &spec, policy); err != nil {
+	if err := s.Rules.AdmitSpec(ctx, &spec, policy); err != nil {
 		return registry.Record{}, err
 	}
 	return s.Registry.Create(ctx, spec)
@@ -234,7 +222,7 @@ func (s *System) Discard(ctx context.Context, label string, killed func(registry
 // Workspaces returns the workspaces of this system for tools: by name, or by id if they
 // have no unique name. With names, it returns only those, and forks end with this process.
 func (s *System) Workspaces(names ...string) tool.Workspaces {
-	return &registryWorkspaces{temporary: names != nil, registry: s.Registry, changes: &s.events.changes, only: names, admit: s.checkKind}
+	return &registryWorkspaces{temporary: names != nil, registry: s.Registry, changes: &s.events.changes, only: names, admit: s.Rules.CheckKind}
 }
 
 // registryWorkspaces implements tool.Workspaces over a registry.

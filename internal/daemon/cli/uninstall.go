@@ -23,6 +23,7 @@ import (
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/daemon/app"
 	"github.com/croft-run/croft/internal/daemon/config"
+	"github.com/croft-run/croft/internal/daemon/datadir"
 	"github.com/croft-run/croft/internal/daemon/setup"
 	"github.com/croft-run/croft/internal/daemon/work"
 	"github.com/croft-run/croft/provider/ssh"
@@ -87,7 +88,7 @@ func (a *command) uninstall(ctx context.Context, yes, keepData bool) error {
 	if err != nil {
 		return err
 	}
-	if app.IsDataDir(settings.Data) {
+	if datadir.Exists(settings.Data) {
 		data, end, err := a.dataItems(ctx, settings, yes && !keepData)
 		if err != nil {
 			return err
@@ -222,7 +223,7 @@ func (a *command) dataItems(ctx context.Context, settings *config.Config, lock b
 			if err := errors.Join(err, closeSystem()); err != nil {
 				return err
 			}
-			return app.RemoveData(settings.Data)
+			return datadir.Remove(settings.Data)
 		}})
 	done = true
 	return items, func() { _ = closeSystem() }, nil // the removal has returned its error

@@ -1,4 +1,4 @@
-package app
+package admission
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/daemon/config"
+	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -17,14 +18,14 @@ const probeTimeout = time.Minute
 // confinedCheck returns a function that refuses kinds whose commands reach their host: those that are
 // used only where they are named, and those whose provider does not isolate, as its traits tell. A
 // provider that isolates keeps doing so, therefore that answer is kept.
-func (s *System) confinedCheck(ctx context.Context) func(kind string) error {
+func confinedCheck(ctx context.Context, mux *workspace.Mux) func(kind string) error {
 	var known sync.Map
 	ctx = context.WithoutCancel(ctx)
 	return func(kind string) error {
 		if _, ok := known.Load(kind); ok {
 			return nil
 		}
-		p, err := s.Mux.Provider(kind)
+		p, err := mux.Provider(kind)
 		if err != nil {
 			return err
 		}

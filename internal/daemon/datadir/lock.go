@@ -1,4 +1,4 @@
-package app
+package datadir
 
 import (
 	"fmt"
@@ -11,9 +11,9 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// lockDataDir takes the flock of the process that serves the data directory. The lock
+// Lock takes the flock of the process that serves the data directory. The lock
 // ends with the process.
-func lockDataDir(dir string) (unlock func(), err error) {
+func Lock(dir string) (unlock func(), err error) {
 	path := filepath.Join(dir, lockFile)
 	l := flock.New(path, flock.SetPermissions(0o600))
 	ok, err := l.TryLock()
