@@ -72,7 +72,7 @@ func (s *System) openBucket(ctx context.Context, prefix string) (*blob.Bucket, e
 		return nil, nil
 	}
 	address := s.settings().Store.Bucket
-	if err := s.checkBucket(address, nil); err != nil {
+	if err := checkBucket(address, s.Dir, nil); err != nil {
 		return nil, err
 	}
 	b, err := bucket.Open(ctx, address)

@@ -13,7 +13,6 @@ import (
 	"github.com/croft-run/croft/internal/daemon/tenants"
 	"github.com/croft-run/croft/internal/server/e2b"
 	"github.com/croft-run/croft/internal/server/e2b/envd"
-	"github.com/croft-run/croft/internal/server/replica"
 	"github.com/croft-run/croft/provider/all"
 	"github.com/croft-run/croft/registry"
 )
@@ -28,14 +27,14 @@ type e2bServer struct {
 
 // openE2B opens the server of E2B's API for the address that it is served on.
 func (s *System) openE2B(ctx context.Context, addr net.Addr) (*e2bServer, error) {
-	key, err := s.e2bKey()
+	key, err := s.key("e2b", datadir.E2BKeyFile)
 	if err != nil {
 		return nil, err
 	}
 	out := &e2bServer{envd: envd.New(envd.Config{Log: s.log}), done: make(chan struct{})}
 	out.Server, err = e2b.New(ctx, e2b.Config{
 		Registry: s.Registry, Envd: out.envd, Admit: s.Rules.AdmitSandbox, AdmitPolicy: s.Rules.AdmitPolicy,
-		Guard: s.guard, Audit: s.auditSink(), Forward: s.forwardSandbox(), Key: key, Dir: filepath.Join(s.Dir, "e2b"), Volumes: all.Volumes(s.Dir), Templates: s.templates, Snapshots: s.snapshots,
+		Guard: s.guard, Audit: s.auditSink(), Forward: s.cluster.forwardSandbox(), Key: []byte(key), Dir: filepath.Join(s.Dir, "e2b"), Volumes: all.Volumes(s.Dir), Templates: s.templates, Snapshots: s.snapshots,
 		Domain: s.settings().Server.Domain, Secrets: s.secretNames, Events: s.events.recent, Log: s.log,
 	})
 	if err != nil {
@@ -55,15 +54,6 @@ func (s *System) openE2B(ctx context.Context, addr net.Addr) (*e2bServer, error)
 		}
 	}()
 	return out, nil
-}
-
-// e2bKey returns the key of the access tokens, which in a cluster all replicas have.
-func (s *System) e2bKey() ([]byte, error) {
-	if s.cluster != nil {
-		return replica.Derive(s.cluster.secret, "e2b"), nil
-	}
-	key, err := datadir.SecretFile(s.Dir, datadir.E2BKeyFile)
-	return []byte(key), err
 }
 
 // secretNames returns the names of the secrets of the principal's tenant, or of the shared ones.

@@ -16,51 +16,52 @@ import (
 	"github.com/croft-run/croft/snapshot/bucket"
 )
 
-// exportFunc returns a function that copies a snapshot to a store in a bucket. A bucket
-// in a directory of this host must be in one of roots, unless that is nil, and never
-// in the data directory.
-func (s *System) exportFunc(roots []string) func(ctx context.Context, id, to string, credentials bool) (*snapshot.Manifest, error) {
-	return func(ctx context.Context, id, to string, credentials bool) (_ *snapshot.Manifest, err error) {
-		if err := s.checkBucket(to, roots); err != nil {
-			return nil, err
-		}
-		b, err := bucket.Open(ctx, to)
-		if err != nil {
-			return nil, err
-		}
-		defer func() { err = errors.Join(err, b.Close()) }()
-		return s.snapshots.Copy(ctx, id, snapshot.Open(bucket.New(b, ""), nil), &snapshot.CopyOptions{Credentials: credentials})
-	}
+// A snapshotExchange copies snapshots to and from stores in buckets. A bucket in a directory of this host
+// must be in one of roots, unless that is nil, and never in the data directory.
+type snapshotExchange struct {
+	data      string
+	roots     []string
+	snapshots *snapshot.Store
 }
 
-// importFunc returns a function that copies a snapshot from a bucket, with the same
-// rule for directories as exportFunc. Without an id it lists the bucket's snapshots.
-func (s *System) importFunc(roots []string) func(ctx context.Context, id, from string) ([]*snapshot.Manifest, error) {
-	return func(ctx context.Context, id, from string) (_ []*snapshot.Manifest, err error) {
-		if err := s.checkBucket(from, roots); err != nil {
-			return nil, err
-		}
-		b, err := bucket.Open(ctx, from)
-		if err != nil {
-			return nil, err
-		}
-		defer func() { err = errors.Join(err, b.Close()) }()
-		there := snapshot.Open(bucket.New(b, ""), nil)
-		if id == "" {
-			return there.List(ctx)
-		}
-		m, err := s.importSnapshot(ctx, there, id)
-		if err != nil {
-			return nil, err
-		}
-		return []*snapshot.Manifest{m}, nil
+// export copies a snapshot to the store in a bucket.
+func (x *snapshotExchange) export(ctx context.Context, id, to string, credentials bool) (_ *snapshot.Manifest, err error) {
+	if err := checkBucket(to, x.data, x.roots); err != nil {
+		return nil, err
 	}
+	b, err := bucket.Open(ctx, to)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, b.Close()) }()
+	return x.snapshots.Copy(ctx, id, snapshot.Open(bucket.New(b, ""), nil), &snapshot.CopyOptions{Credentials: credentials})
 }
 
-// importSnapshot copies a snapshot from an untrusted store. It refuses a snapshot with
+// fetch copies a snapshot from a bucket. Without an id it lists the bucket's snapshots.
+func (x *snapshotExchange) fetch(ctx context.Context, id, from string) (_ []*snapshot.Manifest, err error) {
+	if err := checkBucket(from, x.data, x.roots); err != nil {
+		return nil, err
+	}
+	b, err := bucket.Open(ctx, from)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, b.Close()) }()
+	there := snapshot.Open(bucket.New(b, ""), nil)
+	if id == "" {
+		return there.List(ctx)
+	}
+	m, err := x.fetchSnapshot(ctx, there, id)
+	if err != nil {
+		return nil, err
+	}
+	return []*snapshot.Manifest{m}, nil
+}
+
+// fetchSnapshot copies a snapshot from an untrusted store. It refuses a snapshot with
 // a base, which could name a directory of this host, and drops labels that Croft
 // interprets.
-func (s *System) importSnapshot(ctx context.Context, there *snapshot.Store, id string) (*snapshot.Manifest, error) {
+func (x *snapshotExchange) fetchSnapshot(ctx context.Context, there *snapshot.Store, id string) (*snapshot.Manifest, error) {
 	tree, m, err := there.Tree(ctx, id)
 	if err != nil {
 		return nil, err
@@ -70,16 +71,17 @@ func (s *System) importSnapshot(ctx context.Context, there *snapshot.Store, id s
 	}
 	info := m.SnapshotInfo
 	maps.DeleteFunc(info.Labels, func(label, _ string) bool { return strings.HasPrefix(label, "croft.") })
-	return s.snapshots.Take(ctx, tree, &snapshot.TakeOptions{Info: info})
+	return x.snapshots.Take(ctx, tree, &snapshot.TakeOptions{Info: info})
 }
 
-func (s *System) checkBucket(to string, roots []string) error {
+// checkBucket refuses the data directory, and directories outside of roots, unless roots is nil.
+func checkBucket(to, data string, roots []string) error {
 	u, err := url.Parse(to)
 	if err != nil || u.Scheme != "file" {
 		return nil // bucket.Open checks it
 	}
 	path := files.Resolve(u.Path)
-	if paths.Inside(files.Resolve(s.Dir), path) || paths.Inside(path, files.Resolve(s.Dir)) {
+	if paths.Inside(files.Resolve(data), path) || paths.Inside(path, files.Resolve(data)) {
 		return fmt.Errorf("app: bucket %s: %w: it overlaps the data directory; choose another directory", path, fault.PermissionDenied)
 	}
 	if roots != nil && !slices.ContainsFunc(roots, func(root string) bool { return paths.Inside(files.Resolve(root), path) }) {

@@ -13,18 +13,18 @@ import (
 	"github.com/croft-run/croft/internal/web"
 )
 
-// pageKey returns the secret that encrypts the cookies of the page. The replicas of a cluster
-// accept each other's cookies, so there it is derived from the secret of the cluster.
-func (s *System) pageKey() (string, error) {
+// key returns a secret of the data directory. In a cluster it is derived from the secret of the cluster
+// for the purpose, since the replicas accept each other's cookies and access tokens.
+func (s *System) key(purpose, file string) (string, error) {
 	if s.cluster != nil {
-		return string(replica.Derive(s.cluster.secret, "page")), nil
+		return string(replica.Derive(s.cluster.secret, purpose)), nil
 	}
-	return datadir.SecretFile(s.Dir, datadir.PageKeyFile)
+	return datadir.SecretFile(s.Dir, file)
 }
 
 // openPage returns the server of the page.
 func (s *System) openPage() (*page.Server, error) {
-	key, err := s.pageKey()
+	key, err := s.key("page", datadir.PageKeyFile)
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/croft-run/croft/internal/daemon/gc"
 	"github.com/croft-run/croft/internal/diskreserve"
 	"github.com/croft-run/croft/internal/server/rest"
 	"github.com/croft-run/croft/registry"
@@ -98,7 +99,7 @@ func (c systemCollector) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(workspacesMetric, prometheus.GaugeValue, float64(n), l.state, l.kind)
 	}
 	stalled := map[string]int{}
-	for _, task := range append(registry.Tasks(), collectTask) {
+	for _, task := range append(registry.Tasks(), gc.Task) {
 		stalled[task] = 0
 	}
 	for _, one := range c.system.stalls() {

@@ -74,7 +74,7 @@ func (s *System) Serve(ctx context.Context, l net.Listener) error {
 	ran := make(chan error, 1)
 	go func() { ran <- s.Registry.Run(background) }()
 	var collecting sync.WaitGroup
-	collecting.Go(func() { s.collectPeriodically(background) })
+	collecting.Go(func() { s.GC.Run(background) })
 	var removed error
 	collecting.Go(func() {
 		s.watchDataDir(background, func(cause error) {
@@ -83,7 +83,7 @@ func (s *System) Serve(ctx context.Context, l net.Listener) error {
 		})
 	})
 
-	server := s.newHTTPServer(ctx, s.acceptForwarded(s.observeRequests(sandboxes.before(ui.Over(sandboxes.over(s.API))))))
+	server := s.newHTTPServer(ctx, s.cluster.acceptForwarded(s.observeRequests(sandboxes.before(ui.Over(sandboxes.over(s.API))))))
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
 
@@ -95,7 +95,7 @@ func (s *System) Serve(ctx context.Context, l net.Listener) error {
 		s.API.Drain()
 		s.agents.drain()
 		sandboxes.envd.Drain()
-		s.endForwarding()
+		s.cluster.endForwarding()
 		if err := withTimeout(ctx, requestsTimeout, server.Shutdown); err != nil {
 			s.log.Warn("requests were cut off", "error", err)
 			errs = append(errs, server.Close())

@@ -29,6 +29,8 @@ import (
 	"github.com/croft-run/croft/internal/daemon/config"
 	"github.com/croft-run/croft/internal/daemon/datadir"
 	"github.com/croft-run/croft/internal/daemon/evals"
+	"github.com/croft-run/croft/internal/daemon/gc"
+	"github.com/croft-run/croft/internal/daemon/images"
 	"github.com/croft-run/croft/internal/daemon/telemetry"
 	"github.com/croft-run/croft/internal/daemon/tenants"
 	"github.com/croft-run/croft/internal/egress"
@@ -114,6 +116,8 @@ type System struct {
 	API      *rest.Server
 	Rules    *admission.Rules
 	Backups  *backup.Source
+	Images   *images.Images
+	GC       *gc.Collector
 
 	Recovered []snapshot.Recovered // changes of killed processes that Open completed
 
@@ -273,11 +277,19 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 	}
 	s.Registry, err = registry.New(ctx, s.store, s.Mux, &registry.Options{
 		Cluster: member, Lease: clusterLease(member),
-		Log: s.log, Events: s.events, Owner: owner, MaxOpen: int(s.settings().Caps.MaxOpen), Swept: s.sweepRecords, Removed: s.removeRecords,
+		Log: s.log, Events: s.events, Owner: owner, MaxOpen: int(s.settings().Caps.MaxOpen), Swept: s.sweepRecords, Removed: removeRecords(s.Dir),
 		Quota: s.tenants.Quota, CheckSource: s.Rules.CheckSource, Admit: s.Rules.CheckKind, HasSecret: s.scrub.hasSecret(ctx), HasSecretValue: s.scrub.hasValue(ctx), Scrub: s.scrub.text(ctx),
 	})
 	if err != nil {
 		return err
+	}
+	if s.cluster != nil {
+		s.cluster.registry = s.Registry
+	}
+	s.Images = &images.Images{Mux: s.Mux, Templates: s.templates, Snapshots: s.snapshots}
+	s.GC = &gc.Collector{
+		Dir: s.Dir, Settings: s.settings, InCluster: s.InCluster(), Registry: s.Registry, Snapshots: s.snapshots,
+		Backups: s.Backups, Images: s.Images, Background: s.background, Log: s.log,
 	}
 	s.guard = httpguard.Guard{Token: s.Token, Hosts: lowercaseAll(append(s.settings().Server.Hosts, cfg.Hosts...)), Keys: auth.NewKeys(s.keyStore(owner, cfg.Replica)), Rates: &auth.Rates{Limit: s.tenants.RequestRate}, Open: &auth.Open{Limit: s.tenants.MaxConnections}, Bodies: new(httpguard.Bodies)}
 	s.agents = &toolServer{system: s}
@@ -289,10 +301,11 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 		metrics = s.telemetry.Handler()
 	}
 	s.evals = evals.NewRuns(s.Dir, s.settings, cfg.Self, s.log)
+	exchange := &snapshotExchange{data: s.Dir, roots: s.hostRoots(cfg.Beyond), snapshots: s.snapshots}
 	s.API, err = rest.New(rest.Config{
 		Registry: s.Registry, Mux: s.Mux, Guard: s.guard, Version: cfg.Version, Log: s.log,
 		Events: s.events.Stream, Recent: s.events.recent, Levels: s.isolationLevels, Admit: s.Rules.AdmitSpec, AdmitPolicy: s.Rules.AdmitPolicy, AdmitKind: s.Rules.CheckKind,
-		Mounts: mounts, Forward: s.forwardRoute(), Metrics: metrics, Ready: s.readyChecks, Templates: s.templates, Snapshots: s.snapshots, Export: s.exportFunc(s.hostRoots(cfg.Beyond)), Import: s.importFunc(s.hostRoots(cfg.Beyond)),
+		Mounts: mounts, Forward: s.cluster.forwardRoute(), Metrics: metrics, Ready: s.readyChecks, Templates: s.templates, Snapshots: s.snapshots, Export: exchange.export, Import: exchange.fetch,
 		Tenants: s.tenants.Names, QuotaOf: s.tenants.Quotas, Evals: s.evals, SandboxAnnotation: e2b.Annotation,
 		Host:    rest.HostApply{Roots: func() []string { return s.settings().HostRoots }, Forbidden: s.Dir, Journals: JournalsDir(s.Dir)},
 		Staging: s.staging, Artifacts: s.artifacts, Audit: s.auditSink(), Commands: func(id string) profile.Commands { return s.projectCommands("", id) },
@@ -434,7 +447,7 @@ func (s *System) newHTTPServer(ctx context.Context, handler http.Handler) *http.
 		DisableGeneralOptionsHandler: true,
 
 		ErrorLog:  slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
-		Protocols: s.protocols(),
+		Protocols: s.cluster.protocols(),
 		HTTP2:     replica.ServerHTTP2(),
 		// The end of ctx does not cancel requests; shutting down bounds them.
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },

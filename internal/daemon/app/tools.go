@@ -34,7 +34,7 @@ func (s *System) ToolEnv(cfg tool.Config) (*tool.Env, error) {
 	cfg.Tools = append(Tools(), s.skillTools()...)
 	cfg.Effects = all.Effects()
 	for _, source := range all.Sources() {
-		cfg.Sources = append(cfg.Sources, s.withNetwork(source))
+		cfg.Sources = append(cfg.Sources, withNetwork(s.Registry, source))
 	}
 	cfg.Commands, cfg.Profiled = s.projectCommands, s.API.Profiled
 	cfg.EffectTime, cfg.EffectWait = time.Duration(s.settings().Effects.Time), time.Duration(s.settings().Effects.Wait)
@@ -80,10 +80,10 @@ const minMaxText = 1000
 
 // withNetwork leaves out the tools of a source that reach beyond the workspace, if the
 // policy of the workspace allows no network.
-func (s *System) withNetwork(source tool.Source) tool.Source {
+func withNetwork(records *registry.Registry, source tool.Source) tool.Source {
 	return func(ws *workspace.Workspace) driver.ToolSource {
 		tools := source(ws)
-		rec, err := s.Registry.Lookup(context.Background(), "", ws.ID()) //nolint:forbidigo // a Source has no context
+		rec, err := records.Lookup(context.Background(), "", ws.ID()) //nolint:forbidigo // a Source has no context
 		if tools == nil || err != nil || !rec.Spec.Policy.Network.None() || ws.Traits().Network == driver.NetworkOpen {
 			return tools
 		}

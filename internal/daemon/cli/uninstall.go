@@ -219,7 +219,7 @@ func (a *command) dataItems(ctx context.Context, settings *config.Config, lock b
 	items = append(items, installedItem{What: "data directory", Name: settings.Data,
 		Note: "workspaces, snapshots, the registry, the token",
 		remove: func(ctx context.Context) error {
-			_, err := s.Collect(ctx) // leftovers of killed processes
+			_, err := s.GC.Collect(ctx) // leftovers of killed processes
 			if err := errors.Join(err, closeSystem()); err != nil {
 				return err
 			}
@@ -233,14 +233,14 @@ func (a *command) dataItems(ctx context.Context, settings *config.Config, lock b
 func imageItems(ctx context.Context, s *app.System) (items []installedItem) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	list, err := s.MadeImages(ctx)
+	list, err := s.Images.Made(ctx)
 	if err != nil {
 		return nil
 	}
 	for _, img := range list {
 		for _, name := range img.Names {
 			items = append(items, installedItem{What: "container image", Name: name,
-				remove: func(ctx context.Context) error { return s.RemoveImage(ctx, name) }})
+				remove: func(ctx context.Context) error { return s.Images.Remove(ctx, name) }})
 		}
 	}
 	return items

@@ -10,8 +10,8 @@ import (
 	"sync"
 
 	"github.com/croft-run/croft/auth"
+	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/internal/daemon/config"
-	"github.com/croft-run/croft/internal/server/rest"
 	"github.com/croft-run/croft/registry"
 	"github.com/croft-run/croft/secret"
 	"github.com/croft-run/croft/workspace/driver"
@@ -81,12 +81,12 @@ func (t *Tenants) Quota(tenant string) registry.Quota {
 	return q
 }
 
-// Quotas returns the quotas of a tenant for the API.
-func (t *Tenants) Quotas(tenant string) rest.TenantQuota {
-	c := t.Settings().Tenant(tenant)
-	return rest.TenantQuota{
-		Workspaces: int(c.MaxWorkspaces), CPU: int64(c.CPUs), Memory: int64(c.Memory), Disk: int64(c.Disk),
-		Connections: int(c.MaxConnections), RequestsPerSecond: float64(c.RequestsPerSecond),
+// Quotas returns a tenant with its quotas, for the API.
+func (t *Tenants) Quotas(tenant string) client.Tenant {
+	c, most := t.Settings().Tenant(tenant), func(n float64) client.Quota { return client.Quota{Max: n} }
+	return client.Tenant{
+		Tenant: tenant, Workspaces: most(float64(c.MaxWorkspaces)), CPU: most(float64(c.CPUs) / 1000), Memory: most(float64(c.Memory)),
+		Disk: most(float64(c.Disk)), Connections: most(float64(c.MaxConnections)), RequestsPerSecond: most(float64(c.RequestsPerSecond)),
 	}
 }
 

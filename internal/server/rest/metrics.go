@@ -98,14 +98,6 @@ type Tenants struct {
 	Tenants []client.Tenant `json:"tenants"`
 }
 
-// TenantQuota are the quotas of a tenant; 0 is none.
-type TenantQuota struct {
-	Workspaces, Connections int
-	CPU                     int64 // thousandths of a core
-	Memory, Disk            int64 // bytes
-	RequestsPerSecond       float64
-}
-
 // listTenants lists the tenants that have a quota, a workspace or a key.
 func (s *Server) listTenants(ctx context.Context, _ *none) (*body[Tenants], error) {
 	p, _ := auth.From(ctx)
@@ -143,9 +135,9 @@ func sortedUnique(names []string) []string {
 
 // tenantView returns a tenant with its quotas, and what of them its workspaces use.
 func (s *Server) tenantView(name string, recs []registry.Record) client.Tenant {
-	var q TenantQuota
+	t := client.Tenant{Tenant: name}
 	if s.cfg.QuotaOf != nil && name != "" {
-		q = s.cfg.QuotaOf(name)
+		t = s.cfg.QuotaOf(name)
 	}
 	var count, cpu, memory, disk float64
 	for _, r := range recs {
@@ -158,11 +150,7 @@ func (s *Server) tenantView(name string, recs []registry.Record) client.Tenant {
 		memory += float64(l[driver.ResourceMemory].Max)
 		disk += float64(l[driver.ResourceDisk].Max)
 	}
-	t := client.Tenant{
-		Tenant: name, Workspaces: client.Quota{Used: &count, Max: float64(q.Workspaces)},
-		CPU: client.Quota{Used: &cpu, Max: float64(q.CPU) / milli}, Memory: client.Quota{Used: &memory, Max: float64(q.Memory)}, Disk: client.Quota{Used: &disk, Max: float64(q.Disk)},
-		Connections: client.Quota{Max: float64(q.Connections)}, RequestsPerSecond: client.Quota{Max: q.RequestsPerSecond},
-	}
+	t.Workspaces.Used, t.CPU.Used, t.Memory.Used, t.Disk.Used = &count, &cpu, &memory, &disk
 	if n, ok := s.cfg.Guard.Open.Count(name); ok {
 		t.Connections.Used = new(float64(n))
 	}

@@ -1,4 +1,4 @@
-package app
+package gc
 
 import (
 	"context"
@@ -12,8 +12,13 @@ import (
 	"github.com/croft-run/croft/internal/sleep"
 )
 
-// collectEvery is the interval of garbage collection by a server.
-const collectEvery = time.Hour
+// Task is the name of a garbage collection by a server among its background tasks.
+const Task = "gc"
+
+const (
+	collectEvery = time.Hour // interval of garbage collections by a server
+	collectTime  = time.Hour // limits one
+)
 
 // collectedCounter counts what garbage collection removed.
 var collectedCounter = sync.OnceValue(func() metric.Int64Counter {
@@ -23,23 +28,18 @@ var collectedCounter = sync.OnceValue(func() metric.Int64Counter {
 	return c
 })
 
-// collectPeriodically does what croft gc does, every collectEvery, until ctx ends.
-func (s *System) collectPeriodically(ctx context.Context) {
+// Run collects garbage every hour, until ctx ends.
+func (g *Collector) Run(ctx context.Context) {
 	for sleep.For(ctx, collectEvery) == nil {
-		s.background.Do(ctx, collectTask, collectTime, s.collectAndCount) //nolint:errcheck // it is logged
+		g.Background.Do(ctx, Task, collectTime, g.collectAndCount) //nolint:errcheck // it is logged
 	}
 }
 
-const (
-	collectTask = "gc"
-	collectTime = time.Hour // limits one garbage collection
-)
-
-func (s *System) collectAndCount(ctx context.Context) error {
-	found, err := s.Collect(ctx)
+func (g *Collector) collectAndCount(ctx context.Context) error {
+	found, err := g.Collect(ctx)
 	counts := map[string]int{"snapshots": len(found.Snapshots), "containers": len(found.Containers)}
 	if err != nil && ctx.Err() == nil {
-		s.log.Warn("garbage collection", "error", err)
+		g.Log.Warn("garbage collection", "error", err)
 		counts["failures"] = 1
 	}
 	for what, n := range counts {
@@ -47,6 +47,6 @@ func (s *System) collectAndCount(ctx context.Context) error {
 			c.Add(ctx, int64(n), metric.WithAttributes(attribute.String("what", what)))
 		}
 	}
-	s.log.Info("garbage collection", "snapshots", len(found.Snapshots), "containers", len(found.Containers))
+	g.Log.Info("garbage collection", "snapshots", len(found.Snapshots), "containers", len(found.Containers))
 	return err
 }
