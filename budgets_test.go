@@ -33,7 +33,6 @@ var exceptions = map[string]int{
 	"methods internal/daemon/cli command":   365,
 	"methods internal/daemon/config Config": 70,
 	"methods internal/server/e2b Server":    101,
-	"methods internal/server/rest Server":   201,
 	"methods provider/docker Provider":      71,
 	"methods provider/sandbox Provider":     96,
 	"methods provider/sandbox handle":       80,

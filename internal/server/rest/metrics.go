@@ -15,7 +15,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-func (s *Server) metricsRoutes() {
+func (s workspaceRoutes) metrics() {
 	op := shown(s.op(http.MethodGet, onePath+"/metrics", "workspace-metrics", "What a workspace uses now: CPU, memory, processes, disk; and its limits"))
 	op.Description = "It does not open the workspace, and is no use of it: an idle workspace expires. One that the server has not open uses nothing but disk space, and is E_WRONG_STATE."
 	onRecord(s, op, s.showMetricsOf)
@@ -69,7 +69,7 @@ func (c *cpuRates) rate(id string, m driver.Metrics) *float64 {
 const milli = 1000
 
 // measure measures a workspace that is open; ok is false if it is not, or can't be measured.
-func (s *Server) measure(ctx context.Context, r registry.Record) (out client.Metrics, ok bool, err error) {
+func (s workspaceRoutes) measure(ctx context.Context, r registry.Record) (out client.Metrics, ok bool, err error) {
 	ws, ok := s.cfg.Registry.Live(ctx, r.ID)
 	if !ok {
 		return out, false, nil
@@ -85,7 +85,7 @@ func (s *Server) measure(ctx context.Context, r registry.Record) (out client.Met
 	return out, true, nil
 }
 
-func (s *Server) showMetricsOf(ctx context.Context, r registry.Record, _ *Target) (*body[client.Metrics], error) {
+func (s workspaceRoutes) showMetricsOf(ctx context.Context, r registry.Record, _ *Target) (*body[client.Metrics], error) {
 	m, ok, err := s.measure(ctx, r)
 	if err == nil && !ok {
 		err = fmt.Errorf("metrics of workspace %s: %w: it is not open (state %s); what uses it opens it", r.ID, fault.WrongState, r.State)
@@ -99,7 +99,7 @@ type Tenants struct {
 }
 
 // listTenants lists the tenants that have a quota, a workspace or a key.
-func (s *Server) listTenants(ctx context.Context, _ *none) (*body[Tenants], error) {
+func (s workspaceRoutes) listTenants(ctx context.Context, _ *none) (*body[Tenants], error) {
 	p, _ := auth.From(ctx)
 	names := []string{p.Tenant}
 	if p.Operator() && s.cfg.Tenants != nil {
@@ -134,7 +134,7 @@ func sortedUnique(names []string) []string {
 }
 
 // tenantView returns a tenant with its quotas, and what of them its workspaces use.
-func (s *Server) tenantView(name string, recs []registry.Record) client.Tenant {
+func (s workspaceRoutes) tenantView(name string, recs []registry.Record) client.Tenant {
 	t := client.Tenant{Tenant: name}
 	if s.cfg.QuotaOf != nil && name != "" {
 		t = s.cfg.QuotaOf(name)

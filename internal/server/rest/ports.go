@@ -15,7 +15,7 @@ import (
 
 const portPath = onePath + "/ports/{port}"
 
-func (s *Server) portOp() huma.Operation {
+func (s processRoutes) portOp() huma.Operation {
 	op := s.op(http.MethodGet, portPath, "dial", "Connect to a TCP port of the workspace over a WebSocket")
 	op.Description = "The port is one on which a process of the workspace listens on its loopback. Binary messages are the bytes of the " +
 		"connection. The text message {\"type\": \"eof\"} ends the direction of its sender, {\"type\": \"error\", \"error\": ...} says that the " +
@@ -29,7 +29,7 @@ type portInput struct {
 	Port int `path:"port" minimum:"1" maximum:"65535" doc:"TCP port"`
 }
 
-func (s *Server) connectPort(ctx context.Context, in *portInput) (*huma.StreamResponse, error) {
+func (s processRoutes) connectPort(ctx context.Context, in *portInput) (*huma.StreamResponse, error) {
 	ws, err := s.liveWorkspace(ctx, in.Target)
 	if err != nil {
 		return nil, err
