@@ -14,9 +14,13 @@ import (
 	"time"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/daemon/config"
 	"github.com/croft-run/croft/internal/daemon/datadir"
 	"github.com/croft-run/croft/internal/server/httplog"
+	"github.com/croft-run/croft/internal/server/page"
+	"github.com/croft-run/croft/internal/server/replica"
 	"github.com/croft-run/croft/internal/sleep"
+	"github.com/croft-run/croft/internal/web"
 )
 
 // Listen listens on addr, which CheckAddr has accepted.
@@ -116,7 +120,10 @@ func (s *System) Serve(ctx context.Context, l net.Listener) error {
 	if removed != nil { // what else failed follows from it
 		return removed
 	}
-	return ignoreClosed(errors.Join(errs...))
+	if err := errors.Join(errs...); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
 }
 
 // observeRequests adds request ids, the log of requests, metrics and traces.
@@ -141,13 +148,6 @@ func (s *System) CheckToken(addr net.Addr) error {
 		addr, fault.InvalidArgument, minTokenLength, len(s.Token))
 }
 
-func ignoreClosed(err error) error {
-	if errors.Is(err, http.ErrServerClosed) {
-		return nil
-	}
-	return err
-}
-
 // dataDirInterval is the time between checks of a server whether its data directory exists.
 const dataDirInterval = time.Second
 
@@ -170,4 +170,30 @@ func (s *System) watchDataDir(ctx context.Context, stop func(cause error)) {
 			return
 		}
 	}
+}
+
+// key returns a secret of the data directory. In a cluster it is derived from the secret of the cluster
+// for the purpose, since the replicas accept each other's cookies and access tokens.
+func (s *System) key(purpose, file string) (string, error) {
+	if s.cluster != nil {
+		return string(replica.Derive(s.cluster.secret, purpose)), nil
+	}
+	return datadir.SecretFile(s.Dir, file)
+}
+
+// openPage returns the server of the page.
+func (s *System) openPage() (*page.Server, error) {
+	key, err := s.key("page", datadir.PageKeyFile)
+	if err != nil {
+		return nil, err
+	}
+	assets, err := fs.Sub(web.Assets, "dist")
+	if err != nil {
+		return nil, fmt.Errorf("app: the page: %w: %w", fault.Internal, err)
+	}
+	file := s.settings().File()
+	if file == filepath.Join(s.Dir, config.FileName) {
+		file = "" // a command finds it by the data directory
+	}
+	return page.New(page.Config{Guard: s.guard, Key: key, Assets: assets, Data: s.Dir, File: file, Audit: s.auditSink(), Log: s.log})
 }

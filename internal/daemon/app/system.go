@@ -169,13 +169,6 @@ func Open(ctx context.Context, cfg Config) (*System, error) {
 	if cfg.DataDir == "" {
 		cfg.DataDir = cfg.Settings.Data
 	}
-	if cfg.DataDir == "" {
-		dir, err := datadir.Default()
-		if err != nil {
-			return nil, err
-		}
-		cfg.DataDir = dir
-	}
 	if cfg.Token != "" && strings.TrimSpace(cfg.Token) == "" {
 		return nil, fault.Advise(fmt.Errorf("app: token: %w: it is blank", fault.InvalidArgument), "give at least one character")
 	}
@@ -272,7 +265,10 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := s.openStage(ctx); err != nil {
+	if s.staging, err = stage.NewDirState(filepath.Join(s.Dir, "prep")); err != nil {
+		return err
+	}
+	if err := s.openArtifacts(ctx); err != nil {
 		return err
 	}
 	s.Registry, err = registry.New(ctx, s.store, s.Mux, &registry.Options{

@@ -17,10 +17,13 @@ import (
 	"github.com/croft-run/croft/internal/daemon/admission"
 	"github.com/croft-run/croft/internal/history"
 	"github.com/croft-run/croft/internal/tool/snapshots"
+	"github.com/croft-run/croft/prepare/bootstrap"
+	"github.com/croft-run/croft/prepare/stage"
 	e2bprovider "github.com/croft-run/croft/provider/e2b"
 	"github.com/croft-run/croft/registry"
 	"github.com/croft-run/croft/tool"
 	"github.com/croft-run/croft/tool/all"
+	"github.com/croft-run/croft/tool/skill"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -31,7 +34,9 @@ func Tools() []*tool.Tool { return slices.Concat(all.Coding(), all.Workspace()) 
 // ToolEnv returns an Env with every tool, with the secrets and the audit stream of this
 // system. Fields that cfg sets stay.
 func (s *System) ToolEnv(cfg tool.Config) (*tool.Env, error) {
-	cfg.Tools = append(Tools(), s.skillTools()...)
+	cfg.Tools = append(Tools(), skill.Tools(skill.Options{
+		Skills: &bootstrap.Skills{Roots: s.settings().Skills}, State: s.staging, Artifacts: s.artifactsOf,
+	})...)
 	cfg.Effects = all.Effects()
 	for _, source := range all.Sources() {
 		cfg.Sources = append(cfg.Sources, withNetwork(s.Registry, source))
@@ -73,6 +78,12 @@ func (s *System) ToolEnv(cfg tool.Config) (*tool.Env, error) {
 	}
 	cfg.Finders = append(cfg.Finders, forms)
 	return tool.NewEnv(cfg)
+}
+
+// artifactsOf returns the artifacts of a workspace.
+func (s *System) artifactsOf(workspace string) *stage.Artifacts {
+	tenant, _ := s.tenants.Of(context.Background(), workspace) //nolint:forbidigo // a Stage is made once for all calls
+	return s.artifacts.In(stage.WorkspacePrefix(tenant, workspace))
 }
 
 // minMaxText is the least value of tools.maxText.
@@ -362,4 +373,17 @@ func (r *registryWorkspaces) Get(ctx context.Context, name string) (*workspace.W
 		return nil, err
 	}
 	return r.registry.Acquire(ctx, e.ID)
+}
+
+// RunningSessions lists the sessions that run in a workspace, also in one that no process has
+// open. It opens and starts nothing; the sessions of a provider that can't do so are not listed.
+func (s *System) RunningSessions(ctx context.Context, kind, id string) ([]driver.SessionInfo, error) {
+	p, err := s.Mux.Provider(kind)
+	if err != nil {
+		return nil, err
+	}
+	if list := p.Features().RunningSessions; list != nil {
+		return list(ctx, id)
+	}
+	return nil, nil
 }

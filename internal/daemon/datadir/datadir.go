@@ -56,12 +56,12 @@ func Abs(dir string) (string, error) {
 	return filepath.Abs(dir)
 }
 
-// Prepare creates the data directory, or checks the existing one, and returns
+// Prepare creates the data directory, "" for the default one, or checks the existing one, and returns
 // its absolute path.
 func Prepare(dir string) (string, error) {
-	abs, err := filepath.Abs(dir)
+	abs, err := Abs(dir)
 	if err != nil {
-		return "", fmt.Errorf("app: data directory %s: %w", dir, err)
+		return "", err
 	}
 	if err := os.MkdirAll(abs, 0o700); err != nil {
 		return "", fmt.Errorf("app: make data directory: %w", err)

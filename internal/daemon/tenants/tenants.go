@@ -92,18 +92,18 @@ func (t *Tenants) Quotas(tenant string) client.Tenant {
 
 // RequestRate returns the requests per second of a tenant; 0 is no limit.
 func (t *Tenants) RequestRate(tenant string) float64 {
-	if tenant == "" {
-		return 0
-	}
-	return float64(t.Settings().Tenant(tenant).RequestsPerSecond)
+	return float64(t.limits(tenant).RequestsPerSecond)
 }
 
 // MaxConnections returns how many requests a tenant may have open; 0 is no limit.
-func (t *Tenants) MaxConnections(tenant string) int {
+func (t *Tenants) MaxConnections(tenant string) int { return int(t.limits(tenant).MaxConnections) }
+
+// limits returns the settings of a tenant; those of the operator, "", limit nothing.
+func (t *Tenants) limits(tenant string) config.Tenant {
 	if tenant == "" {
-		return 0
+		return config.Tenant{}
 	}
-	return int(t.Settings().Tenant(tenant).MaxConnections)
+	return t.Settings().Tenant(tenant)
 }
 
 const scope = "tenant/"

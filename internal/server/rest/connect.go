@@ -78,11 +78,7 @@ func (s processRoutes) trackConnection() bool {
 	return !s.draining
 }
 
-func (s processRoutes) connectCommand(ctx context.Context, in *Target) (*huma.StreamResponse, error) {
-	ws, err := s.liveWorkspace(ctx, *in)
-	if err != nil {
-		return nil, err
-	}
+func (s processRoutes) connectCommand(_ context.Context, ws *workspace.Workspace, _ *Target) (*huma.StreamResponse, error) {
 	return s.upgradeToWebSocket(func(ctx context.Context, cancel context.CancelFunc, c *websocket.Conn) {
 		x := &exchange{s: s.Server, ws: ws, conn: shellwire.NewConn(c, shellwire.MaxRequest), cancel: cancel}
 		x.serve(ctx)

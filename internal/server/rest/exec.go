@@ -27,8 +27,8 @@ func (s processRoutes) shell() {
 		"application/x-ndjson": {Schema: s.schemaOf(ExecEvent{})},
 	}}
 	onWorkspace(s, op, s.runCommand)
-	handle(s, s.connectOp(), s.connectCommand)
-	handle(s, s.portOp(), s.connectPort)
+	onWorkspace(s, s.connectOp(), s.connectCommand)
+	onWorkspace(s, s.portOp(), s.connectPort)
 }
 
 // An ExecEvent is a line of the answer of POST .../exec: output, or the end.

@@ -122,15 +122,10 @@ func (s workspaceRoutes) listTenants(ctx context.Context, _ *none) (*body[Tenant
 		}
 	}
 	out := Tenants{Tenants: []client.Tenant{}}
-	for _, name := range sortedUnique(names) {
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
 		out.Tenants = append(out.Tenants, s.tenantView(name, recs))
 	}
 	return &body[Tenants]{out}, nil
-}
-
-func sortedUnique(names []string) []string {
-	slices.Sort(names)
-	return slices.Compact(names)
 }
 
 // tenantView returns a tenant with its quotas, and what of them its workspaces use.

@@ -11,6 +11,7 @@ import (
 	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/shellwire"
+	"github.com/croft-run/croft/workspace"
 )
 
 const portPath = onePath + "/ports/{port}"
@@ -29,11 +30,7 @@ type portInput struct {
 	Port int `path:"port" minimum:"1" maximum:"65535" doc:"TCP port"`
 }
 
-func (s processRoutes) connectPort(ctx context.Context, in *portInput) (*huma.StreamResponse, error) {
-	ws, err := s.liveWorkspace(ctx, in.Target)
-	if err != nil {
-		return nil, err
-	}
+func (s processRoutes) connectPort(ctx context.Context, ws *workspace.Workspace, in *portInput) (*huma.StreamResponse, error) {
 	conn, err := ws.Dial(ctx, in.Port)
 	if err != nil {
 		return nil, err

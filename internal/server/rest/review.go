@@ -145,11 +145,7 @@ func (s reviewRoutes) applyToHost(ctx context.Context, ws *workspace.Workspace, 
 			return nil, err
 		}
 	}
-	res, err := snapshot.ApplyCompared(ctx, base, theirs, d, dir, ws.ID(), in.ID, opts)
-	if err != nil {
-		return nil, err
-	}
-	return &body[snapshot.Applied]{*res}, nil
+	return replyTo(snapshot.ApplyCompared(ctx, base, theirs, d, dir, ws.ID(), in.ID, opts))
 }
 
 // checkHostDir returns a directory of the host without symlinks, if it is in a configured one.

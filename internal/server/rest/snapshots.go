@@ -214,17 +214,13 @@ func (s snapshotRoutes) applyChanges(ctx context.Context, target *workspace.Work
 	if source.ID() == target.ID() {
 		return nil, badParameter("source", "%q is the workspace itself", in.Body.Source)
 	}
-	res, err := history.Apply(ctx, source, target, &history.ApplyOptions{
+	return replyTo(history.Apply(ctx, source, target, &history.ApplyOptions{
 		From: in.Body.From, DryRun: in.Body.DryRun,
 		MergeOptions: snapshot.MergeOptions{
 			Only: in.Body.Paths, Hunks: in.Body.Hunks, Markers: in.Body.Markers, Autorun: in.Body.AllowAutorun, Ignored: in.Body.Ignored,
 			Ours: "workspace " + in.ID, Theirs: "workspace " + in.Body.Source,
 		},
-	})
-	if err != nil {
-		return nil, err
-	}
-	return &body[snapshot.Applied]{*res}, nil
+	}))
 }
 
 type diffInput struct {
@@ -249,13 +245,9 @@ func (s snapshotRoutes) diffStates(ctx context.Context, ws *workspace.Workspace,
 	if err != nil {
 		return nil, err
 	}
-	out, err := snapshot.Diff(ctx, from, to, &snapshot.DiffOptions{
+	return replyTo(snapshot.Diff(ctx, from, to, &snapshot.DiffOptions{
 		Text: in.Text, Binary: in.Binary, Context: in.Context, Only: in.Paths, NoGit: true, NoIgnored: !in.Ignored,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return &body[snapshot.Comparison]{*out}, nil
+	}))
 }
 
 // comparedTree returns one side of a comparison: a state of the workspace, or

@@ -58,11 +58,7 @@ func storeGC(ctx context.Context, store *snapshot.Store, _ *none) (*body[snapsho
 }
 
 func storeCheck(ctx context.Context, store *snapshot.Store, _ *none) (*body[snapshot.Report], error) {
-	report, err := store.Check(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return &body[snapshot.Report]{*report}, nil
+	return replyTo(store.Check(ctx))
 }
 
 // Prune is the body of /snapshots/prune.

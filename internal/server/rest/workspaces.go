@@ -37,6 +37,14 @@ type body[T any] struct{ Body T }
 
 func reply[T any](v T, err error) (*body[T], error) { return &body[T]{v}, err }
 
+// replyTo is reply for a pointer.
+func replyTo[T any](v *T, err error) (*body[T], error) {
+	if err != nil {
+		return nil, err
+	}
+	return &body[T]{*v}, nil
+}
+
 type none struct{}
 
 // The routes by what they are about. Each type has what the others have, too, of the server.
