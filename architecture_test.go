@@ -43,7 +43,7 @@ func TestArchitecture(t *testing.T) {
 		"packages":            packageList(t),
 		"moves":               "```mermaid\n" + strings.TrimSpace(registry.Diagram()) + "\n```\n",
 		"workspace directory": table(t, "internal/host/wsdir") + table(t, "provider/sandbox"),
-		"data directory":      table(t, "internal/daemon/app"),
+		"data directory":      table(t, "internal/daemon/datadir"),
 	} {
 		part := regexp.MustCompile(`(?s)(<!-- generated: ` + name + ` -->\n).*?(<!-- end -->\n)`)
 		if !part.MatchString(got) {

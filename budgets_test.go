@@ -25,17 +25,14 @@ const (
 var exceptions = map[string]int{
 	// Rooms that are still to be divided.
 	"lines eval":                            8200,
-	"lines internal/daemon/app":             6400,
 	"lines internal/daemon/cli":             17400,
 	"lines provider/sandbox":                6635,
 	"lines snapshot":                        12100,
 	"lines tool":                            7810,
 	"methods client Client":                 76,
-	"methods internal/daemon/app System":    127,
 	"methods internal/daemon/cli command":   365,
 	"methods internal/daemon/config Config": 70,
 	"methods internal/server/e2b Server":    101,
-	"methods internal/server/rest Server":   201,
 	"methods provider/docker Provider":      71,
 	"methods registry Registry":             119,
 	// One test of the contract each; who reads one needs no other.
@@ -46,8 +43,8 @@ var exceptions = map[string]int{
 	"methods workspace Workspace": 96,
 	"methods tool Call":           74,
 	// The composition root, and the commands, which are given everything.
-	"imports internal/daemon/app": 55,
-	"imports internal/daemon/cli": 43,
+	"imports internal/daemon/app": 59,
+	"imports internal/daemon/cli": 48,
 }
 
 func TestBudgets(t *testing.T) {

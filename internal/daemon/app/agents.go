@@ -36,7 +36,7 @@ func (a *toolServer) initOnce(ctx context.Context) error {
 		}); a.err != nil {
 			return
 		}
-		a.server = mcpserver.New(ctx, mcpserver.Options{Env: a.env, Version: a.system.version, Toolset: mcpserver.Default, Node: a.system.nodeName(), Log: a.system.log, Audit: a.system.auditSink()})
+		a.server = mcpserver.New(ctx, mcpserver.Options{Env: a.env, Version: a.system.version, Toolset: mcpserver.Default, Node: a.system.cluster.nodeName(), Log: a.system.log, Audit: a.system.auditSink()})
 		a.http, a.sse = a.server.Handler(), a.server.SSEHandler()
 		a.events = a.system.events.Subscribe(event.Filter{Kinds: []event.Kind{event.WorkspaceState}}, nil)
 		ctx, stop := context.WithCancel(context.WithoutCancel(ctx))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/daemon/app"
+	"github.com/croft-run/croft/internal/daemon/backup"
 	"github.com/croft-run/croft/internal/testenv"
 	"github.com/croft-run/croft/provider/filestore"
 	"github.com/croft-run/croft/workspace/driver"
@@ -69,7 +70,7 @@ func TestStoreInABucket(t *testing.T) {
 			t.Errorf("%s has %d files in the bucket, %v", name, found, err)
 		}
 	}
-	if _, err := sys.Backup(t.Context(), io.Discard, app.BackupOptions{}); fault.Of(err) != fault.Unsupported || !strings.Contains(err.Error(), "store.bucket") {
+	if _, err := sys.Backups.Write(t.Context(), io.Discard, backup.Options{}); fault.Of(err) != fault.Unsupported || !strings.Contains(err.Error(), "store.bucket") {
 		t.Errorf("back up: %v, want Unsupported that names store.bucket", err)
 	}
 	settings.Store.Bucket = "file://" + filepath.Join(dir, "other", "bucket")

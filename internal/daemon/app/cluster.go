@@ -13,6 +13,7 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/daemon/config"
+	"github.com/croft-run/croft/internal/daemon/datadir"
 	"github.com/croft-run/croft/internal/server/mcpserver"
 	"github.com/croft-run/croft/internal/server/replica"
 	"github.com/croft-run/croft/registry"
@@ -26,11 +27,12 @@ const replicaLease = 10 * time.Second
 // nodeFile has the id of the data directory in a cluster.
 const nodeFile = "node-id"
 
-// cluster is what a replica has beyond other servers.
+// cluster is what a replica has beyond other servers, which have nil.
 type cluster struct {
 	node      string
 	secret    []byte
 	forwarder *replica.Forwarder
+	registry  *registry.Registry // set before the first request
 }
 
 // clusterNode returns the name of the node in a cluster, "" without one.
@@ -76,7 +78,7 @@ func (s *System) openCluster(ctx context.Context, cfg Config) (registry.Cluster,
 	if err != nil {
 		return registry.Cluster{}, fmt.Errorf("app: cluster.secretFile %s: %w", c.SecretFile, err)
 	}
-	if member.Data, err = loadSecretFile(s.Dir, nodeFile); err != nil {
+	if member.Data, err = datadir.SecretFile(s.Dir, nodeFile); err != nil {
 		return registry.Cluster{}, err
 	}
 	forwarder, err := replica.New(ctx, member.Node, replica.Derive(secret, "forward"), s.log)
@@ -98,14 +100,6 @@ func clusterLease(member registry.Cluster) time.Duration {
 // InCluster reports whether this system is a replica of a cluster.
 func (s *System) InCluster() bool { return s.cluster != nil }
 
-// nodeName returns the name of this replica, "" without a cluster.
-func (s *System) nodeName() string {
-	if s.cluster == nil {
-		return ""
-	}
-	return s.cluster.node
-}
-
 // poolEnabled returns the function that says whether this process keeps workspaces of a provider
 // warm. Of those that every replica reaches, the leader of the cluster does: it sweeps for all.
 func (s *System) poolEnabled(p driver.Provider) func() bool {
@@ -115,10 +109,18 @@ func (s *System) poolEnabled(p driver.Provider) func() bool {
 	return func() bool { return s.Registry != nil && s.Registry.Leads() }
 }
 
+// nodeName returns the name of this replica, "" without a cluster.
+func (c *cluster) nodeName() string {
+	if c == nil {
+		return ""
+	}
+	return c.node
+}
+
 // protocols returns the protocols of the server. Replicas speak HTTP/2 with each other, also
 // without TLS.
-func (s *System) protocols() *http.Protocols {
-	if s.cluster == nil {
+func (c *cluster) protocols() *http.Protocols {
+	if c == nil {
 		return nil
 	}
 	p := new(http.Protocols)
@@ -129,44 +131,44 @@ func (s *System) protocols() *http.Protocols {
 }
 
 // acceptForwarded checks the requests that other replicas forward.
-func (s *System) acceptForwarded(next http.Handler) http.Handler {
-	if s.cluster == nil {
+func (c *cluster) acceptForwarded(next http.Handler) http.Handler {
+	if c == nil {
 		return next
 	}
-	return s.cluster.forwarder.Accept(next)
+	return c.forwarder.Accept(next)
 }
 
 // endForwarding ends the connections that were upgraded and forwarded.
-func (s *System) endForwarding() {
-	if s.cluster != nil {
-		s.cluster.forwarder.Close()
+func (c *cluster) endForwarding() {
+	if c != nil {
+		c.forwarder.Close()
 	}
 }
 
 // forwardSandbox returns the function that forwards requests for sandboxes of other replicas, nil
 // without a cluster.
-func (s *System) forwardSandbox() func(http.ResponseWriter, *http.Request, string) (bool, error) {
-	if s.cluster == nil {
+func (c *cluster) forwardSandbox() func(http.ResponseWriter, *http.Request, string) (bool, error) {
+	if c == nil {
 		return nil
 	}
-	return s.forwardWorkspace
+	return c.forwardWorkspace
 }
 
 // forwardWorkspace forwards a request for the workspace with an id, if another replica owns it. If
 // none does, this one answers: it takes the workspace over, or says that its node is lost.
-func (s *System) forwardWorkspace(w http.ResponseWriter, r *http.Request, id string) (bool, error) {
-	owner, elsewhere, err := s.Registry.Owner(r.Context(), id)
+func (c *cluster) forwardWorkspace(w http.ResponseWriter, r *http.Request, id string) (bool, error) {
+	owner, elsewhere, err := c.registry.Owner(r.Context(), id)
 	if fault.Of(err) == fault.NotFound || err == nil && !elsewhere {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	return s.forwardTo(w, r, owner)
+	return c.forwardTo(w, r, owner)
 }
 
-func (s *System) forwardTo(w http.ResponseWriter, r *http.Request, owner registry.Replica) (bool, error) {
-	err := s.cluster.forwarder.Forward(w, r, replica.Target{Node: owner.Node, Address: owner.Address})
+func (c *cluster) forwardTo(w http.ResponseWriter, r *http.Request, owner registry.Replica) (bool, error) {
+	err := c.forwarder.Forward(w, r, replica.Target{Node: owner.Node, Address: owner.Address})
 	return err == nil, err
 }
 
@@ -178,8 +180,8 @@ const (
 
 // forwardRoute returns the function that forwards requests of the REST API and of MCP, nil
 // without a cluster.
-func (s *System) forwardRoute() func(http.ResponseWriter, *http.Request, string) (bool, error) {
-	if s.cluster == nil {
+func (c *cluster) forwardRoute() func(http.ResponseWriter, *http.Request, string) (bool, error) {
+	if c == nil {
 		return nil
 	}
 	return func(w http.ResponseWriter, r *http.Request, route string) (bool, error) {
@@ -191,46 +193,46 @@ func (s *System) forwardRoute() func(http.ResponseWriter, *http.Request, string)
 			if err != nil || id == "" {
 				return false, err
 			}
-			return s.forwardWorkspace(w, r, id)
+			return c.forwardWorkspace(w, r, id)
 		case route == mcpserver.Path || route == mcpserver.SSEPath:
-			return s.forwardMCP(w, r)
+			return c.forwardMCP(w, r)
 		case !strings.Contains(route, "/v1/workspaces/{id}"):
 			return false, nil
 		}
 		name, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/v1/workspaces/"), "/")
-		return s.forwardNamed(w, r, r.URL.Query().Get("owner"), name)
+		return c.forwardNamed(w, r, r.URL.Query().Get("owner"), name)
 	}
 }
 
 // forwardNamed is forwardWorkspace for a name or an id.
-func (s *System) forwardNamed(w http.ResponseWriter, r *http.Request, owner, name string) (bool, error) {
+func (c *cluster) forwardNamed(w http.ResponseWriter, r *http.Request, owner, name string) (bool, error) {
 	if driver.ValidID(name) {
-		return s.forwardWorkspace(w, r, name)
+		return c.forwardWorkspace(w, r, name)
 	}
-	rec, err := s.Registry.Lookup(r.Context(), owner, name)
+	rec, err := c.registry.Lookup(r.Context(), owner, name)
 	if err != nil {
 		return false, nil //nolint:nilerr // the route answers with the error
 	}
-	return s.forwardWorkspace(w, r, rec.ID)
+	return c.forwardWorkspace(w, r, rec.ID)
 }
 
 // forwardMCP forwards a client that chose one workspace to its owner, and others to the replica
 // that has their session.
-func (s *System) forwardMCP(w http.ResponseWriter, r *http.Request) (bool, error) {
+func (c *cluster) forwardMCP(w http.ResponseWriter, r *http.Request) (bool, error) {
 	if name := r.URL.Query().Get("workspace"); name != "" {
-		return s.forwardNamed(w, r, "", name)
+		return c.forwardNamed(w, r, "", name)
 	}
 	node := mcpserver.SessionNode(r)
-	if node == "" || node == s.cluster.node {
+	if node == "" || node == c.node {
 		return false, nil
 	}
-	list, err := s.Registry.Replicas(r.Context())
+	list, err := c.registry.Replicas(r.Context())
 	if err != nil {
 		return false, err
 	}
 	for _, one := range list {
 		if one.Node == node && one.Live {
-			return s.forwardTo(w, r, one)
+			return c.forwardTo(w, r, one)
 		}
 	}
 	return false, nil // the session is lost, and the client begins another

@@ -38,8 +38,8 @@ func (s *System) records(ctx context.Context, id string) (tool.Records, error) {
 
 // sweepEdits removes the records of edits of workspaces that do not exist, and of
 // directories in which nothing was edited for long.
-func (s *System) sweepEdits(live []string) error {
-	list, err := os.ReadDir(filepath.Join(s.Dir, editsDir))
+func sweepEdits(data string, live []string) error {
+	list, err := os.ReadDir(filepath.Join(data, editsDir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -47,18 +47,18 @@ func (s *System) sweepEdits(live []string) error {
 		info, ierr := e.Info()
 		isOld := ierr == nil && time.Since(info.ModTime()) > history.DefaultAge
 		if driver.ValidID(e.Name()) && !slices.Contains(live, e.Name()) || isOld {
-			err = errors.Join(err, os.RemoveAll(filepath.Join(s.Dir, editsDir, e.Name())))
+			err = errors.Join(err, os.RemoveAll(filepath.Join(data, editsDir, e.Name())))
 		}
 	}
 	return err
 }
 
-// removeRecords removes the record of edits of a workspace that was destroyed.
-func (s *System) removeRecords(_ context.Context, id string) error {
-	return os.RemoveAll(filepath.Join(s.Dir, editsDir, id))
+// removeRecords returns a function that removes the record of edits of a workspace that was destroyed.
+func removeRecords(data string) func(ctx context.Context, id string) error {
+	return func(_ context.Context, id string) error { return os.RemoveAll(filepath.Join(data, editsDir, id)) }
 }
 
 // sweepRecords removes what is recorded of workspaces that do not exist.
 func (s *System) sweepRecords(ctx context.Context, live []string) error {
-	return errors.Join(s.staging.Sweep(ctx, live), s.sweepEdits(live))
+	return errors.Join(s.staging.Sweep(ctx, live), sweepEdits(s.Dir, live))
 }

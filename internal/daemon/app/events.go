@@ -10,6 +10,7 @@ import (
 
 	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/internal/daemon/config"
+	"github.com/croft-run/croft/internal/daemon/tenants"
 	"github.com/croft-run/croft/internal/server/rest"
 	"github.com/croft-run/croft/registry"
 )
@@ -23,7 +24,7 @@ type events struct {
 	recent *event.Ring
 	file   *event.File // nil without a file
 
-	tenants   tenantCache
+	tenants   *tenants.Tenants
 	changes   atomic.Int64              // counts changes of workspaces' states
 	announcer atomic.Pointer[announcer] // nil until startAnnouncer
 	serving   atomic.Bool               // by Serve
@@ -51,8 +52,8 @@ type announcer interface {
 }
 
 // openEvents opens the stream, with the file at path unless that is "".
-func openEvents(path string, settings config.Events, log *slog.Logger) (*events, error) {
-	e := &events{recent: event.NewRing(recentEvents), wake: make(chan struct{}, 1)}
+func openEvents(path string, settings config.Events, of *tenants.Tenants, log *slog.Logger) (*events, error) {
+	e := &events{tenants: of, recent: event.NewRing(recentEvents), wake: make(chan struct{}, 1)}
 	if path == "" {
 		e.Stream = event.NewStream(e.recent)
 		return e, nil
@@ -79,7 +80,7 @@ func openEvents(path string, settings config.Events, log *slog.Logger) (*events,
 func (e *events) Emit(ev event.Event) {
 	if ev.Kind == event.WorkspaceState {
 		e.changes.Add(1)
-		e.tenants.put(ev.Workspace, ev.Tenant)
+		e.tenants.Remember(ev.Workspace, ev.Tenant)
 	}
 	e.Stream.Emit(ev)
 	switch {

@@ -6,11 +6,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/croft-run/croft/internal/daemon/config"
+	"github.com/croft-run/croft/internal/daemon/gc"
 	"github.com/croft-run/croft/internal/diskreserve"
 	"github.com/croft-run/croft/internal/server/rest"
 	"github.com/croft-run/croft/registry"
-	"github.com/croft-run/croft/workspace/driver"
 )
 
 // minFree is the free space of the data directory below which the server is not ready.
@@ -32,7 +31,7 @@ func (s *System) readyChecks(ctx context.Context) []rest.ReadyCheck {
 	}
 	_, err := s.Registry.Revision(ctx)
 	add("database", err == nil, "error", err)
-	err = s.checkDefaultProvider(ctx)
+	err = s.Rules.CheckDefaultProvider(ctx)
 	add("provider", err == nil, "error", err)
 	if s.cluster != nil {
 		add("replica", s.Registry.HasLease(), "node", s.cluster.node)
@@ -61,20 +60,6 @@ func (s *System) stalls() []registry.Stall {
 		out = append(out, registry.Stall(one))
 	}
 	return out
-}
-
-// checkDefaultProvider checks the provider of workspaces that are opened without naming one.
-func (s *System) checkDefaultProvider(ctx context.Context) error {
-	name := s.settings().Defaults.Provider
-	if name == config.Auto {
-		_, err := s.chooseProvider(ctx, driver.Spec{})
-		return err
-	}
-	kind, _, err := s.settings().Provider(name)
-	if err != nil {
-		return err
-	}
-	return s.checkProvider(ctx, kind, driver.Spec{})
 }
 
 // A systemCollector is the metrics of a system: how many workspaces there are, and the free
@@ -114,7 +99,7 @@ func (c systemCollector) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(workspacesMetric, prometheus.GaugeValue, float64(n), l.state, l.kind)
 	}
 	stalled := map[string]int{}
-	for _, task := range append(registry.Tasks(), collectTask) {
+	for _, task := range append(registry.Tasks(), gc.Task) {
 		stalled[task] = 0
 	}
 	for _, one := range c.system.stalls() {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/croft-run/croft/internal/daemon/gc"
 	"github.com/croft-run/croft/internal/server/rest"
 	"github.com/croft-run/croft/registry"
 )
@@ -55,7 +56,7 @@ func TestStallsAreReported(t *testing.T) {
 	free, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
-		sys.background.Do(t.Context(), collectTask, time.Millisecond, func(context.Context) error { <-free; return nil })
+		sys.background.Do(t.Context(), gc.Task, time.Millisecond, func(context.Context) error { <-free; return nil })
 	}()
 	for len(sys.background.Stalls()) == 0 {
 		time.Sleep(time.Millisecond)

@@ -31,7 +31,7 @@ type systemScrubber struct {
 
 // newSystemScrubber returns a scrubber for the secrets of a configuration.
 func newSystemScrubber(settings *config.Config) (*systemScrubber, error) {
-	forms, err := secretForms(settings)
+	forms, err := settings.Secrets.Finder()
 	if err != nil {
 		return nil, err
 	}

@@ -4,14 +4,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/daemon/config"
+	"github.com/croft-run/croft/internal/daemon/datadir"
 	"github.com/croft-run/croft/internal/server/httplog"
+	"github.com/croft-run/croft/internal/server/page"
+	"github.com/croft-run/croft/internal/server/replica"
+	"github.com/croft-run/croft/internal/sleep"
+	"github.com/croft-run/croft/internal/web"
 )
 
 // Listen listens on addr, which CheckAddr has accepted.
@@ -35,7 +44,7 @@ func Listen(ctx context.Context, addr string) (net.Listener, error) {
 
 // Lock takes the flock for serving the data directory. If another process has it, the
 // error is AlreadyExists with its process id.
-func (s *System) Lock() (unlock func(), err error) { return lockDataDir(s.Dir) }
+func (s *System) Lock() (unlock func(), err error) { return datadir.Lock(s.Dir) }
 
 // Serve answers on l until ctx ends, and then stops in order. Meanwhile the registry
 // sweeps leftovers, renews leases and expires workspaces, and once an hour garbage is
@@ -69,7 +78,7 @@ func (s *System) Serve(ctx context.Context, l net.Listener) error {
 	ran := make(chan error, 1)
 	go func() { ran <- s.Registry.Run(background) }()
 	var collecting sync.WaitGroup
-	collecting.Go(func() { s.collectPeriodically(background) })
+	collecting.Go(func() { s.GC.Run(background) })
 	var removed error
 	collecting.Go(func() {
 		s.watchDataDir(background, func(cause error) {
@@ -78,7 +87,7 @@ func (s *System) Serve(ctx context.Context, l net.Listener) error {
 		})
 	})
 
-	server := s.newHTTPServer(ctx, s.acceptForwarded(s.observeRequests(sandboxes.before(ui.Over(sandboxes.over(s.API))))))
+	server := s.newHTTPServer(ctx, s.cluster.acceptForwarded(s.observeRequests(sandboxes.before(ui.Over(sandboxes.over(s.API))))))
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
 
@@ -90,7 +99,7 @@ func (s *System) Serve(ctx context.Context, l net.Listener) error {
 		s.API.Drain()
 		s.agents.drain()
 		sandboxes.envd.Drain()
-		s.endForwarding()
+		s.cluster.endForwarding()
 		if err := withTimeout(ctx, requestsTimeout, server.Shutdown); err != nil {
 			s.log.Warn("requests were cut off", "error", err)
 			errs = append(errs, server.Close())
@@ -102,7 +111,7 @@ func (s *System) Serve(ctx context.Context, l net.Listener) error {
 	case err := <-served:
 		errs = append(errs, err)
 	}
-	errs = append(errs, withTimeout(ctx, requestsTimeout, sandboxes.close), withTimeout(ctx, stepTimeout, s.evals.close))
+	errs = append(errs, withTimeout(ctx, requestsTimeout, sandboxes.close), withTimeout(ctx, stepTimeout, s.evals.Close))
 	stop()
 	collecting.Wait()
 	if err := <-ran; err != nil && !errors.Is(err, context.Canceled) {
@@ -111,7 +120,10 @@ func (s *System) Serve(ctx context.Context, l net.Listener) error {
 	if removed != nil { // what else failed follows from it
 		return removed
 	}
-	return ignoreClosed(errors.Join(errs...))
+	if err := errors.Join(errs...); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
 }
 
 // observeRequests adds request ids, the log of requests, metrics and traces.
@@ -136,9 +148,52 @@ func (s *System) CheckToken(addr net.Addr) error {
 		addr, fault.InvalidArgument, minTokenLength, len(s.Token))
 }
 
-func ignoreClosed(err error) error {
-	if errors.Is(err, http.ErrServerClosed) {
-		return nil
+// dataDirInterval is the time between checks of a server whether its data directory exists.
+const dataDirInterval = time.Second
+
+// checkDataDir returns an error if the data directory was removed or replaced since it was
+// opened: what is written to its path now would belong to no record.
+func (s *System) checkDataDir() error {
+	info, err := os.Lstat(filepath.Join(s.Dir, datadir.VersionFile))
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(info, s.marker) {
+		return fmt.Errorf("app: %w: the data directory was removed or replaced while it was in use; start croft again", fault.Unavailable)
 	}
-	return err
+	return nil // an error of another kind may be over soon
+}
+
+// watchDataDir calls stop when the data directory was removed or replaced. It returns when
+// ctx ends.
+func (s *System) watchDataDir(ctx context.Context, stop func(cause error)) {
+	for sleep.For(ctx, dataDirInterval) == nil {
+		if err := s.checkDataDir(); err != nil {
+			stop(fmt.Errorf("app: serve %s: %w", s.Dir, err))
+			return
+		}
+	}
+}
+
+// key returns a secret of the data directory. In a cluster it is derived from the secret of the cluster
+// for the purpose, since the replicas accept each other's cookies and access tokens.
+func (s *System) key(purpose, file string) (string, error) {
+	if s.cluster != nil {
+		return string(replica.Derive(s.cluster.secret, purpose)), nil
+	}
+	return datadir.SecretFile(s.Dir, file)
+}
+
+// openPage returns the server of the page.
+func (s *System) openPage() (*page.Server, error) {
+	key, err := s.key("page", datadir.PageKeyFile)
+	if err != nil {
+		return nil, err
+	}
+	assets, err := fs.Sub(web.Assets, "dist")
+	if err != nil {
+		return nil, fmt.Errorf("app: the page: %w: %w", fault.Internal, err)
+	}
+	file := s.settings().File()
+	if file == filepath.Join(s.Dir, config.FileName) {
+		file = "" // a command finds it by the data directory
+	}
+	return page.New(page.Config{Guard: s.guard, Key: key, Assets: assets, Data: s.Dir, File: file, Audit: s.auditSink(), Log: s.log})
 }

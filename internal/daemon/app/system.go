@@ -24,8 +24,15 @@ import (
 	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/background"
+	"github.com/croft-run/croft/internal/daemon/admission"
+	"github.com/croft-run/croft/internal/daemon/backup"
 	"github.com/croft-run/croft/internal/daemon/config"
+	"github.com/croft-run/croft/internal/daemon/datadir"
+	"github.com/croft-run/croft/internal/daemon/evals"
+	"github.com/croft-run/croft/internal/daemon/gc"
+	"github.com/croft-run/croft/internal/daemon/images"
 	"github.com/croft-run/croft/internal/daemon/telemetry"
+	"github.com/croft-run/croft/internal/daemon/tenants"
 	"github.com/croft-run/croft/internal/egress"
 	"github.com/croft-run/croft/internal/profile"
 	"github.com/croft-run/croft/internal/server/e2b"
@@ -107,13 +114,16 @@ type System struct {
 	Mux      *workspace.Mux
 	Registry *registry.Registry
 	API      *rest.Server
+	Rules    *admission.Rules
+	Backups  *backup.Source
+	Images   *images.Images
+	GC       *gc.Collector
 
 	Recovered []snapshot.Recovered // changes of killed processes that Open completed
 
 	marker   fs.FileInfo // version file of the data directory
 	log      *slog.Logger
 	operator bool
-	confined func(kind string) error       // refuses kinds that do not isolate
 	current  atomic.Pointer[config.Config] // see Reload
 	secrets  *secret.Store
 	scrub    *systemScrubber
@@ -121,7 +131,8 @@ type System struct {
 	store    registry.Store
 	agents   *toolServer
 	guard    httpguard.Guard
-	evals    *evalRuns
+	evals    *evals.Runs
+	tenants  *tenants.Tenants
 	node     string   // name of the node in the cluster; "" without one
 	cluster  *cluster // nil if the system is no replica of a cluster
 
@@ -148,7 +159,7 @@ type System struct {
 func (s *System) settings() *config.Config { return s.current.Load() }
 
 // TokenPath returns the path of the data directory's token.
-func (s *System) TokenPath() string { return filepath.Join(s.Dir, tokenFile) }
+func (s *System) TokenPath() string { return filepath.Join(s.Dir, datadir.TokenFile) }
 
 // Open opens the data directory, and creates it if missing.
 func Open(ctx context.Context, cfg Config) (*System, error) {
@@ -158,22 +169,15 @@ func Open(ctx context.Context, cfg Config) (*System, error) {
 	if cfg.DataDir == "" {
 		cfg.DataDir = cfg.Settings.Data
 	}
-	if cfg.DataDir == "" {
-		dir, err := DefaultDataDir()
-		if err != nil {
-			return nil, err
-		}
-		cfg.DataDir = dir
-	}
 	if cfg.Token != "" && strings.TrimSpace(cfg.Token) == "" {
 		return nil, fault.Advise(fmt.Errorf("app: token: %w: it is blank", fault.InvalidArgument), "give at least one character")
 	}
-	dir, err := prepareDataDir(cfg.DataDir)
+	dir, err := datadir.Prepare(cfg.DataDir)
 	if err != nil {
 		return nil, err
 	}
 	s := &System{Dir: dir, Token: strings.TrimSpace(cfg.Token), log: cfg.Log, operator: cfg.Operator, version: cfg.Version, telemetry: cfg.Telemetry, drainDelay: cfg.DrainDelay}
-	if s.marker, err = os.Lstat(filepath.Join(dir, versionFile)); err != nil {
+	if s.marker, err = os.Lstat(filepath.Join(dir, datadir.VersionFile)); err != nil {
 		return nil, fmt.Errorf("app: data directory: %w", err)
 	}
 	s.current.Store(cfg.Settings)
@@ -181,7 +185,7 @@ func Open(ctx context.Context, cfg Config) (*System, error) {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	if s.Token == "" {
-		if s.Token, err = loadToken(dir); err != nil {
+		if s.Token, err = datadir.Token(dir); err != nil {
 			return nil, err
 		}
 	}
@@ -213,11 +217,12 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 	}
 	s.log = slog.New(scrubHandler{s.log.Handler(), s.scrub.text(ctx)})
 	s.background = background.New(ctx, s.log)
-	if s.events, err = openEvents(EventsFile(s.Dir, s.settings()), s.settings().Events, s.log); err != nil {
+	s.tenants = &tenants.Tenants{Settings: s.settings}
+	if s.events, err = openEvents(EventsFile(s.Dir, s.settings()), s.settings().Events, s.tenants, s.log); err != nil {
 		return err
 	}
 	s.events.Scrub(s.scrub.text(ctx))
-	s.events.TenantOf(s.eventTenant(ctx))
+	s.events.TenantOf(s.tenants.OfEvent(ctx))
 	if s.secrets, err = s.openSecrets(ctx, cfg.Secrets); err != nil {
 		return err
 	}
@@ -239,12 +244,18 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 		Roots: s.hostRoots(cfg.Beyond), Forbidden: []string{s.Dir}, Transport: publicTransport(),
 	}
 	s.Mux = workspace.NewMux(providers...)
-	s.confined = s.confinedCheck(ctx)
-	if err := s.checkOfferedProviders(); err != nil {
+	if s.Rules, err = admission.New(ctx, admission.Options{
+		Settings: s.settings, Operator: s.operator, Node: s.node, Mux: s.Mux, Templates: s.templates,
+		Snapshots: s.snapshots, Secrets: s.secrets, CheckDataDir: s.checkDataDir,
+	}); err != nil {
 		return err
 	}
 	if s.store, err = registry.OpenStore(ctx, s.storeURL(cfg.StoreURL)); err != nil {
 		return err
+	}
+	s.tenants.Records = s.store
+	s.Backups = &backup.Source{
+		Dir: s.Dir, Croft: s.version, HasBucket: s.hasBucket(), Records: s.store, Snapshots: s.snapshots, Provider: s.Mux.Provider, Log: s.log,
 	}
 	member, err := s.openCluster(ctx, cfg)
 	if err != nil {
@@ -254,18 +265,29 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := s.openStage(ctx); err != nil {
+	if s.staging, err = stage.NewDirState(filepath.Join(s.Dir, "prep")); err != nil {
+		return err
+	}
+	if err := s.openArtifacts(ctx); err != nil {
 		return err
 	}
 	s.Registry, err = registry.New(ctx, s.store, s.Mux, &registry.Options{
 		Cluster: member, Lease: clusterLease(member),
-		Log: s.log, Events: s.events, Owner: owner, MaxOpen: int(s.settings().Caps.MaxOpen), Swept: s.sweepRecords, Removed: s.removeRecords,
-		Quota: s.quota, CheckSource: s.checkSource, Admit: s.checkKind, HasSecret: s.scrub.hasSecret(ctx), HasSecretValue: s.scrub.hasValue(ctx), Scrub: s.scrub.text(ctx),
+		Log: s.log, Events: s.events, Owner: owner, MaxOpen: int(s.settings().Caps.MaxOpen), Swept: s.sweepRecords, Removed: removeRecords(s.Dir),
+		Quota: s.tenants.Quota, CheckSource: s.Rules.CheckSource, Admit: s.Rules.CheckKind, HasSecret: s.scrub.hasSecret(ctx), HasSecretValue: s.scrub.hasValue(ctx), Scrub: s.scrub.text(ctx),
 	})
 	if err != nil {
 		return err
 	}
-	s.guard = httpguard.Guard{Token: s.Token, Hosts: lowercaseAll(append(s.settings().Server.Hosts, cfg.Hosts...)), Keys: auth.NewKeys(s.keyStore(owner, cfg.Replica)), Rates: &auth.Rates{Limit: s.requestRate}, Open: &auth.Open{Limit: s.maxConnections}, Bodies: new(httpguard.Bodies)}
+	if s.cluster != nil {
+		s.cluster.registry = s.Registry
+	}
+	s.Images = &images.Images{Mux: s.Mux, Templates: s.templates, Snapshots: s.snapshots}
+	s.GC = &gc.Collector{
+		Dir: s.Dir, Settings: s.settings, InCluster: s.InCluster(), Registry: s.Registry, Snapshots: s.snapshots,
+		Backups: s.Backups, Images: s.Images, Background: s.background, Log: s.log,
+	}
+	s.guard = httpguard.Guard{Token: s.Token, Hosts: lowercaseAll(append(s.settings().Server.Hosts, cfg.Hosts...)), Keys: auth.NewKeys(s.keyStore(owner, cfg.Replica)), Rates: &auth.Rates{Limit: s.tenants.RequestRate}, Open: &auth.Open{Limit: s.tenants.MaxConnections}, Bodies: new(httpguard.Bodies)}
 	s.agents = &toolServer{system: s}
 	mounts, metrics := s.agents.httpRoutes(), http.Handler(nil)
 	if s.telemetry != nil {
@@ -274,12 +296,13 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 		}
 		metrics = s.telemetry.Handler()
 	}
-	s.evals = newEvalRuns(s.Dir, s.settings, cfg.Self, s.log)
+	s.evals = evals.NewRuns(s.Dir, s.settings, cfg.Self, s.log)
+	exchange := &snapshotExchange{data: s.Dir, roots: s.hostRoots(cfg.Beyond), snapshots: s.snapshots}
 	s.API, err = rest.New(rest.Config{
 		Registry: s.Registry, Mux: s.Mux, Guard: s.guard, Version: cfg.Version, Log: s.log,
-		Events: s.events.Stream, Recent: s.events.recent, Levels: s.isolationLevels, Admit: s.admitSpec, AdmitPolicy: s.admitPolicy, AdmitKind: s.checkKind,
-		Mounts: mounts, Forward: s.forwardRoute(), Metrics: metrics, Ready: s.readyChecks, Templates: s.templates, Snapshots: s.snapshots, Export: s.exportFunc(s.hostRoots(cfg.Beyond)), Import: s.importFunc(s.hostRoots(cfg.Beyond)),
-		Tenants: s.tenantNames, QuotaOf: s.tenantQuota, Evals: s.evals, SandboxAnnotation: e2b.Annotation,
+		Events: s.events.Stream, Recent: s.events.recent, Levels: s.isolationLevels, Admit: s.Rules.AdmitSpec, AdmitPolicy: s.Rules.AdmitPolicy, AdmitKind: s.Rules.CheckKind,
+		Mounts: mounts, Forward: s.cluster.forwardRoute(), Metrics: metrics, Ready: s.readyChecks, Templates: s.templates, Snapshots: s.snapshots, Export: exchange.export, Import: exchange.fetch,
+		Tenants: s.tenants.Names, QuotaOf: s.tenants.Quotas, Evals: s.evals, SandboxAnnotation: e2b.Annotation,
 		Host:    rest.HostApply{Roots: func() []string { return s.settings().HostRoots }, Forbidden: s.Dir, Journals: JournalsDir(s.Dir)},
 		Staging: s.staging, Artifacts: s.artifacts, Audit: s.auditSink(), Commands: func(id string) profile.Commands { return s.projectCommands("", id) },
 	})
@@ -304,19 +327,7 @@ func (s *System) storeURL(url string) string {
 	if url == "" {
 		url = s.settings().Store.URL
 	}
-	return absoluteStoreURL(s.Dir, url)
-}
-
-// absoluteStoreURL returns the URL of a store of a data directory: the default for "", and
-// a SQLite path relative to the directory.
-func absoluteStoreURL(dir, url string) string {
-	if url == "" {
-		url = "sqlite:" + storeFile
-	}
-	if path, ok := strings.CutPrefix(url, "sqlite:"); ok && path != "" && !filepath.IsAbs(path) {
-		url = "sqlite:" + filepath.Join(dir, path)
-	}
-	return url
+	return datadir.StoreURL(s.Dir, url)
 }
 
 // isSnapshotNeeded reports whether a snapshot is the origin of an existing workspace,
@@ -331,7 +342,7 @@ func (s *System) isSnapshotNeeded(ctx context.Context, snapshot string) (bool, e
 func (s *System) openProviders(ctx context.Context, cfg Config) ([]driver.Provider, error) {
 	providers, err := all.Providers(all.Config{
 		Data: s.Dir, Snapshots: s.snapshots, Log: s.log, HostRoots: s.hostRoots(cfg.Beyond),
-		Secrets: s.secrets, Credentials: s.credentials(cfg.Secrets), Upstream: upstreamProxy(s.settings()), Events: s.events, Resolver: cfg.Resolver,
+		Secrets: s.secrets, Credentials: s.credentials(cfg.Secrets), Upstream: s.settings().Network.Proxy.Egress(), Events: s.events, Resolver: cfg.Resolver,
 	})
 	if err != nil {
 		return nil, err
@@ -344,7 +355,7 @@ func (s *System) openProviders(ctx context.Context, cfg Config) ([]driver.Provid
 			u.SetSnapshots(s.snapshots)
 		}
 		if e, ok := p.(egress.Configurable); ok {
-			e.SetEgress(egress.Options{Secrets: s.secrets, Credentials: s.credentials(cfg.Secrets), Upstream: upstreamProxy(s.settings()), Events: s.events, Resolver: cfg.Resolver})
+			e.SetEgress(egress.Options{Secrets: s.secrets, Credentials: s.credentials(cfg.Secrets), Upstream: s.settings().Network.Proxy.Egress(), Events: s.events, Resolver: cfg.Resolver})
 		}
 	}
 	providers = append(providers, cfg.Providers...)
@@ -432,7 +443,7 @@ func (s *System) newHTTPServer(ctx context.Context, handler http.Handler) *http.
 		DisableGeneralOptionsHandler: true,
 
 		ErrorLog:  slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
-		Protocols: s.protocols(),
+		Protocols: s.cluster.protocols(),
 		HTTP2:     replica.ServerHTTP2(),
 		// The end of ctx does not cancel requests; shutting down bounds them.
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },

@@ -17,6 +17,7 @@ import (
 	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/daemon/app"
+	"github.com/croft-run/croft/internal/daemon/datadir"
 	"github.com/croft-run/croft/internal/server/rest"
 	"github.com/croft-run/croft/internal/testenv"
 	"github.com/croft-run/croft/provider/memory"
@@ -94,13 +95,13 @@ func TestDefaultDataDir(t *testing.T) {
 		t.Setenv("CROFT_DATA", tt.data)
 		t.Setenv("XDG_DATA_HOME", tt.xdg)
 		t.Setenv("HOME", tt.home)
-		got, err := app.DefaultDataDir()
+		got, err := datadir.Default()
 		if err != nil || got != tt.want {
 			t.Errorf("%+v: got %q, %v", tt, got, err)
 		}
 	}
 	t.Setenv("HOME", "")
-	if _, err := app.DefaultDataDir(); fault.Of(err) != fault.InvalidArgument {
+	if _, err := datadir.Default(); fault.Of(err) != fault.InvalidArgument {
 		t.Errorf("without HOME: %v", err)
 	}
 }

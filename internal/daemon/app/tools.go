@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -15,14 +14,16 @@ import (
 
 	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/internal/daemon/config"
+	"github.com/croft-run/croft/internal/daemon/admission"
 	"github.com/croft-run/croft/internal/history"
 	"github.com/croft-run/croft/internal/tool/snapshots"
+	"github.com/croft-run/croft/prepare/bootstrap"
+	"github.com/croft-run/croft/prepare/stage"
 	e2bprovider "github.com/croft-run/croft/provider/e2b"
 	"github.com/croft-run/croft/registry"
-	"github.com/croft-run/croft/secret"
 	"github.com/croft-run/croft/tool"
 	"github.com/croft-run/croft/tool/all"
+	"github.com/croft-run/croft/tool/skill"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -33,10 +34,12 @@ func Tools() []*tool.Tool { return slices.Concat(all.Coding(), all.Workspace()) 
 // ToolEnv returns an Env with every tool, with the secrets and the audit stream of this
 // system. Fields that cfg sets stay.
 func (s *System) ToolEnv(cfg tool.Config) (*tool.Env, error) {
-	cfg.Tools = append(Tools(), s.skillTools()...)
+	cfg.Tools = append(Tools(), skill.Tools(skill.Options{
+		Skills: &bootstrap.Skills{Roots: s.settings().Skills}, State: s.staging, Artifacts: s.artifactsOf,
+	})...)
 	cfg.Effects = all.Effects()
 	for _, source := range all.Sources() {
-		cfg.Sources = append(cfg.Sources, s.withNetwork(source))
+		cfg.Sources = append(cfg.Sources, withNetwork(s.Registry, source))
 	}
 	cfg.Commands, cfg.Profiled = s.projectCommands, s.API.Profiled
 	cfg.EffectTime, cfg.EffectWait = time.Duration(s.settings().Effects.Time), time.Duration(s.settings().Effects.Wait)
@@ -69,7 +72,7 @@ func (s *System) ToolEnv(cfg tool.Config) (*tool.Env, error) {
 	cfg.Records = s.records
 	cfg.Secrets, cfg.Events, cfg.Log = s.secrets, s.events, s.log
 	cfg.Withheld = s.withheldSecrets
-	forms, err := secretForms(s.settings())
+	forms, err := s.settings().Secrets.Finder()
 	if err != nil {
 		return nil, err
 	}
@@ -77,15 +80,21 @@ func (s *System) ToolEnv(cfg tool.Config) (*tool.Env, error) {
 	return tool.NewEnv(cfg)
 }
 
+// artifactsOf returns the artifacts of a workspace.
+func (s *System) artifactsOf(workspace string) *stage.Artifacts {
+	tenant, _ := s.tenants.Of(context.Background(), workspace) //nolint:forbidigo // a Stage is made once for all calls
+	return s.artifacts.In(stage.WorkspacePrefix(tenant, workspace))
+}
+
 // minMaxText is the least value of tools.maxText.
 const minMaxText = 1000
 
 // withNetwork leaves out the tools of a source that reach beyond the workspace, if the
 // policy of the workspace allows no network.
-func (s *System) withNetwork(source tool.Source) tool.Source {
+func withNetwork(records *registry.Registry, source tool.Source) tool.Source {
 	return func(ws *workspace.Workspace) driver.ToolSource {
 		tools := source(ws)
-		rec, err := s.Registry.Lookup(context.Background(), "", ws.ID()) //nolint:forbidigo // a Source has no context
+		rec, err := records.Lookup(context.Background(), "", ws.ID()) //nolint:forbidigo // a Source has no context
 		if tools == nil || err != nil || !rec.Spec.Policy.Network.None() || ws.Traits().Network == driver.NetworkOpen {
 			return tools
 		}
@@ -115,10 +124,10 @@ const forkOfLabel = "croft-fork-of"
 // withheldSecrets names the secrets that no tool may ask for, because they are credentials of
 // the configuration or of the workspace's policy, or because Croft itself logs in with them.
 func (s *System) withheldSecrets(ctx context.Context, id string) ([]string, error) {
-	known := egressCredentials(s.settings())
+	known := s.settings().Credentials()
 	var names []string
 	for name := range known {
-		names = append(names, secretName(known, name))
+		names = append(names, admission.SecretName(known, name))
 	}
 	rec, err := s.Registry.Lookup(ctx, "", id)
 	if err != nil {
@@ -126,7 +135,7 @@ func (s *System) withheldSecrets(ctx context.Context, id string) ([]string, erro
 	}
 	for _, r := range rec.Spec.Policy.Network.Allow {
 		if r.Credential != "" {
-			names = append(names, secretName(known, r.Credential))
+			names = append(names, admission.SecretName(known, r.Credential))
 		}
 	}
 	return append(names, s.loginSecrets(rec)...), nil
@@ -151,20 +160,10 @@ func (s *System) loginSecrets(rec registry.Record) []string {
 	return names
 }
 
-// secretForms finds secrets by pattern: those of well-known services and of the
-// configuration.
-func secretForms(settings *config.Config) (*secret.Patterns, error) {
-	list := secret.Providers()
-	for _, name := range slices.Sorted(maps.Keys(settings.Secrets.Patterns)) {
-		list = append(list, secret.Pattern{Name: name, Form: settings.Secrets.Patterns[name]})
-	}
-	return secret.NewPatterns(list)
-}
-
 // Create records a workspace, with the spec completed from the configuration; policy
 // is the name of a policy, "" for the default one.
 func (s *System) Create(ctx context.Context, spec workspace.Spec, policy string) (registry.Record, error) {
-	if err := s.admitSpec(ctx, &spec, policy); err != nil {
+	if err := s.Rules.AdmitSpec(ctx, &spec, policy); err != nil {
 		return registry.Record{}, err
 	}
 	return s.Registry.Create(ctx, spec)
@@ -234,7 +233,7 @@ func (s *System) Discard(ctx context.Context, label string, killed func(registry
 // Workspaces returns the workspaces of this system for tools: by name, or by id if they
 // have no unique name. With names, it returns only those, and forks end with this process.
 func (s *System) Workspaces(names ...string) tool.Workspaces {
-	return &registryWorkspaces{temporary: names != nil, registry: s.Registry, changes: &s.events.changes, only: names, admit: s.checkKind}
+	return &registryWorkspaces{temporary: names != nil, registry: s.Registry, changes: &s.events.changes, only: names, admit: s.Rules.CheckKind}
 }
 
 // registryWorkspaces implements tool.Workspaces over a registry.
@@ -374,4 +373,17 @@ func (r *registryWorkspaces) Get(ctx context.Context, name string) (*workspace.W
 		return nil, err
 	}
 	return r.registry.Acquire(ctx, e.ID)
+}
+
+// RunningSessions lists the sessions that run in a workspace, also in one that no process has
+// open. It opens and starts nothing; the sessions of a provider that can't do so are not listed.
+func (s *System) RunningSessions(ctx context.Context, kind, id string) ([]driver.SessionInfo, error) {
+	p, err := s.Mux.Provider(kind)
+	if err != nil {
+		return nil, err
+	}
+	if list := p.Features().RunningSessions; list != nil {
+		return list(ctx, id)
+	}
+	return nil, nil
 }

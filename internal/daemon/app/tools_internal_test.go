@@ -9,6 +9,7 @@ import (
 
 	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/daemon/tenants"
 	"github.com/croft-run/croft/provider/memory"
 	"github.com/croft-run/croft/registry"
 	"github.com/croft-run/croft/tool"
@@ -38,7 +39,7 @@ func TestCallsDoNotListTheRegistry(t *testing.T) {
 		t.Fatal(err)
 	}
 	store := &countingStore{Store: opened}
-	stream := &events{Stream: event.NewStream(event.NewRing(16)), wake: make(chan struct{}, 1)}
+	stream := &events{tenants: new(tenants.Tenants), Stream: event.NewStream(event.NewRing(16)), wake: make(chan struct{}, 1)}
 	reg, err := registry.New(ctx, store, workspace.NewMux(new(memory.Provider)), &registry.Options{Events: stream})
 	if err != nil {
 		t.Fatal(err)

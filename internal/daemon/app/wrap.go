@@ -99,3 +99,8 @@ func (s *System) keepTemplate(ctx context.Context, sandboxes *e2bServer, kind, t
 	}
 	return pooled.Keep(spec)
 }
+
+// closerFunc is a function as an io.Closer.
+type closerFunc func() error
+
+func (c closerFunc) Close() error { return c() }

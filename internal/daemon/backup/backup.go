@@ -1,5 +1,6 @@
-// Package backup reads and writes backup files: a tar archive, compressed with zstd, of the
-// files of a data directory, with a header before them and a list of their digests after them.
+// Package backup backs a data directory up while it is used ([Source.Write]), and restores it
+// ([Restore]). A backup is a tar archive, compressed with zstd, of the files of the directory, with a
+// header before them and a list of their digests after them.
 package backup
 
 import (
@@ -22,8 +23,8 @@ import (
 	"github.com/croft-run/croft/internal/sparse"
 )
 
-// Format is the version of the format.
-const Format = 1
+// format is the version of the format.
+const format = 1
 
 // A Header begins a backup.
 type Header struct {
@@ -77,25 +78,25 @@ const (
 	maxManifest = 1 << 30
 )
 
-// A Writer writes a backup.
-type Writer struct {
+// A writer writes a backup.
+type writer struct {
 	zip   *zstd.Encoder
 	tar   *tar.Writer
 	when  time.Time
 	files map[string]file
 }
 
-// NewWriter begins a backup.
-func NewWriter(w io.Writer, head Header) (*Writer, error) {
+// newWriter begins a backup.
+func newWriter(w io.Writer, head Header) (*writer, error) {
 	zip, err := zstd.NewWriter(w)
 	if err != nil {
 		return nil, err
 	}
-	out := &Writer{zip: zip, tar: tar.NewWriter(zip), when: head.Created, files: map[string]file{}}
+	out := &writer{zip: zip, tar: tar.NewWriter(zip), when: head.Created, files: map[string]file{}}
 	return out, out.addJSON(headerName, head)
 }
 
-func (w *Writer) addJSON(name string, v any) error {
+func (w *writer) addJSON(name string, v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {
 		return err
@@ -107,12 +108,12 @@ func (w *Writer) addJSON(name string, v any) error {
 	return err
 }
 
-func (w *Writer) addEntry(name string, size int64) error {
+func (w *writer) addEntry(name string, size int64) error {
 	return w.tar.WriteHeader(&tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o600, Size: size, ModTime: w.when, Format: tar.FormatPAX})
 }
 
 // Add adds a file of the data directory, whose content has the given size.
-func (w *Writer) Add(name string, size int64, body io.Reader) error {
+func (w *writer) Add(name string, size int64, body io.Reader) error {
 	if err := w.addEntry(filePrefix+name, size); err != nil {
 		return err
 	}
@@ -126,7 +127,7 @@ func (w *Writer) Add(name string, size int64, body io.Reader) error {
 }
 
 // AddFile adds a file of the host.
-func (w *Writer) AddFile(name, from string) error {
+func (w *writer) AddFile(name, from string) error {
 	f, err := os.Open(from)
 	if err != nil {
 		return err
@@ -140,17 +141,17 @@ func (w *Writer) AddFile(name, from string) error {
 }
 
 // Finish ends the backup.
-func (w *Writer) Finish(c Contents) error {
+func (w *writer) Finish(c Contents) error {
 	if err := w.addJSON(manifestName, manifest{c, w.files}); err != nil {
 		return err
 	}
 	return errors.Join(w.tar.Close(), w.zip.Close())
 }
 
-// Extract writes the files of a backup into a directory, and verifies them. check refuses
+// extractFiles writes the files of a backup into a directory, and verifies them. check refuses
 // a header, or a path that it does not know. After an error the directory may have some of
 // the files.
-func Extract(r io.Reader, to *os.Root, check func(Header) error, known func(name string) bool) (*Header, *Contents, error) {
+func extractFiles(r io.Reader, to *os.Root, check func(Header) error, known func(name string) bool) (*Header, *Contents, error) {
 	zip, err := zstd.NewReader(r, zstd.WithDecoderMaxWindow(64<<20), zstd.WithDecoderConcurrency(1))
 	if err != nil {
 		return nil, nil, damaged(err)
@@ -196,8 +197,8 @@ func (x *extraction) readHeader(check func(Header) error) (*Header, error) {
 	if err := x.readJSON(entry, maxHeader, &head); err != nil {
 		return nil, err
 	}
-	if head.Format != Format {
-		return nil, fmt.Errorf("backup: %w: it has format %d, of croft %.40q, and this croft reads format %d", fault.Unsupported, head.Format, head.Croft, Format)
+	if head.Format != format {
+		return nil, fmt.Errorf("backup: %w: it has format %d, of croft %.40q, and this croft reads format %d", fault.Unsupported, head.Format, head.Croft, format)
 	}
 	return &head, check(head)
 }

@@ -19,7 +19,7 @@ import (
 func write(t testing.TB, files map[string]string) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	w, err := NewWriter(&out, Header{Format: Format, Layout: 2, Croft: "v1", Created: time.Unix(1, 0).UTC()})
+	w, err := newWriter(&out, Header{Format: format, Layout: 2, Croft: "v1", Created: time.Unix(1, 0).UTC()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func extract(t testing.TB, data []byte, dir string) (*Header, *Contents, error) 
 		t.Fatal(err)
 	}
 	defer root.Close()
-	return Extract(bytes.NewReader(data), root, accept, isKnown)
+	return extractFiles(bytes.NewReader(data), root, accept, isKnown)
 }
 
 func TestWhatIsWrittenIsExtracted(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 )
 
 func (a *command) backupCommand() *cobra.Command {
-	var opts app.BackupOptions
+	var opts backup.Options
 	cmd := &cobra.Command{
 		Use:   "backup FILE",
 		Short: "Back up a data directory, while it is used",
@@ -46,7 +46,7 @@ type backupAnswer struct {
 	*backup.Contents
 }
 
-func (a *command) backUp(ctx context.Context, file string, opts app.BackupOptions) error {
+func (a *command) backUp(ctx context.Context, file string, opts backup.Options) error {
 	if _, err := os.Lstat(file); file != "-" && !errors.Is(err, fs.ErrNotExist) {
 		return errors.Join(err, fault.Advise(fmt.Errorf("backup: %s: %w", file, fault.AlreadyExists), "name a new file"))
 	}
@@ -58,7 +58,7 @@ func (a *command) backUp(ctx context.Context, file string, opts app.BackupOption
 			if now != nil {
 				w = io.MultiWriter(w, &byteCounter{progress: now})
 			}
-			out.Contents, err = s.Backup(ctx, w, opts)
+			out.Contents, err = s.Backups.Write(ctx, w, opts)
 			return err
 		}
 		if file == "-" {
@@ -69,11 +69,11 @@ func (a *command) backUp(ctx context.Context, file string, opts app.BackupOption
 			return nil
 		}
 		var err error
-		opts.Partial, err = filepath.Abs(app.PartialName(file))
+		opts.Partial, err = filepath.Abs(backup.PartialName(file))
 		if err != nil {
 			return err
 		}
-		if err := atomicfile.WriteTo(file, atomicfile.Options{Durable: true, Temp: app.PartialName(file)}, write); err != nil {
+		if err := atomicfile.WriteTo(file, atomicfile.Options{Durable: true, Temp: backup.PartialName(file)}, write); err != nil {
 			return err
 		}
 		info, err := os.Stat(file)
@@ -132,7 +132,7 @@ func (a *command) restore(ctx context.Context, file string) (err error) {
 	if now != nil {
 		in = io.TeeReader(in, &byteCounter{progress: now})
 	}
-	out, err := app.Restore(ctx, bufio.NewReaderSize(in, 1<<20), a.data, func(inBackup string) (string, error) {
+	out, err := backup.Restore(ctx, bufio.NewReaderSize(in, 1<<20), a.data, func(inBackup string) (string, error) {
 		if a.config != "" {
 			inBackup = a.config
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/daemon/app"
 	"github.com/croft-run/croft/internal/daemon/config"
+	"github.com/croft-run/croft/internal/daemon/datadir"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace"
 )
@@ -145,7 +146,7 @@ func (a *command) loadSettings() (*config.Config, error) {
 		return nil, err
 	}
 	if c.Data == "" {
-		if c.Data, err = app.DefaultDataDir(); err != nil {
+		if c.Data, err = datadir.Default(); err != nil {
 			return nil, err
 		}
 	}
@@ -156,7 +157,7 @@ func (a *command) loadSettings() (*config.Config, error) {
 // resolveConfig reads the named file, or the one that config.Find finds for "".
 func (a *command) resolveConfig(file string) (*config.Config, error) {
 	opts := &config.ResolveOptions{File: file, Flags: map[string]string{}}
-	opts.Data, _ = app.DataDir(a.data) // it fails without a home directory; then no data directory is searched
+	opts.Data, _ = datadir.Abs(a.data) // it fails without a home directory; then no data directory is searched
 	if a.data != "" {
 		opts.Flags["data"] = a.data
 	}

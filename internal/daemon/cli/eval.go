@@ -19,6 +19,7 @@ import (
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/daemon/app"
 	"github.com/croft-run/croft/internal/daemon/config"
+	"github.com/croft-run/croft/internal/daemon/evals"
 	"github.com/croft-run/croft/internal/host/toolchain"
 	"github.com/croft-run/croft/internal/locktmp"
 	"github.com/croft-run/croft/internal/server/mcpserver"
@@ -128,8 +129,8 @@ func (a *command) withEnvs(ctx context.Context, p *envFlags, cfg *suite.Config, 
 	default:
 		return a.withProvider(ctx, kind, opts, f)
 	}
-	requests, inside := new(eval.Requests), &eval.LoopbackServer{Base: app.EvalLocalURL}
-	sys, err := app.OpenEval(ctx, app.EvalConfig{Settings: settings, Own: own, Events: requests, LocalHandler: inside.Handler, Log: a.newLogger(slog.LevelError)})
+	requests, inside := new(eval.Requests), &eval.LoopbackServer{Base: evals.LocalURL}
+	sys, err := evals.Open(ctx, evals.Config{Settings: settings, Own: own, Events: requests, LocalHandler: inside.Handler, Log: a.newLogger(slog.LevelError)})
 	if err != nil {
 		return err
 	}
@@ -197,7 +198,7 @@ func (a *command) evalTools(p *envFlags, cfg *suite.Config, settings *config.Con
 	if err != nil {
 		return nil, "", err
 	}
-	return app.EvalTools{Settings: settings, Toolset: set, Version: version(), Log: a.newLogger(slog.LevelError)}.Serve, name, nil
+	return evals.Tools{Settings: settings, Toolset: set, Version: version(), Log: a.newLogger(slog.LevelError)}.Serve, name, nil
 }
 
 // A loadedSuite is a suite with its temporary directory, which the configuration, the
@@ -244,7 +245,7 @@ func (a *command) startSandboxedNode(ctx context.Context, start suite.NodeStart)
 	if err != nil {
 		return nil, nil, err
 	}
-	sys, err := app.OpenEval(ctx, app.EvalConfig{Settings: settings, Own: own, Log: a.newLogger(slog.LevelError)})
+	sys, err := evals.Open(ctx, evals.Config{Settings: settings, Own: own, Log: a.newLogger(slog.LevelError)})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -9,12 +9,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/croft-run/croft/internal/daemon/app"
+	"github.com/croft-run/croft/internal/daemon/gc"
 )
 
 // gcAnswer is what croft gc removed.
 type gcAnswer struct {
 	Workspaces []string `json:"workspaces"` // ids of temporary workspaces
-	app.Collected
+	gc.Collected
 }
 
 func (a *command) gcCommand() *cobra.Command {
@@ -38,7 +39,7 @@ templates: croft snapshot rm and prune remove them. What stays is said on standa
 					return err
 				}
 				out := gcAnswer{Workspaces: slices.Concat([]string{}, runs, forks)}
-				if out.Collected, err = s.Collect(ctx); err != nil {
+				if out.Collected, err = s.GC.Collect(ctx); err != nil {
 					return err
 				}
 				return a.printAnswer(out, func(w io.Writer) error {
@@ -90,13 +91,13 @@ func (a *command) housekeep(ctx context.Context) {
 	if a.system == nil || ctx.Err() != nil {
 		return
 	}
-	if err := a.system.Housekeep(ctx); err != nil {
+	if err := a.system.GC.Housekeep(ctx); err != nil {
 		a.note("croft: remove expired snapshots: %v", err)
 	}
 }
 
 // keptText says which snapshots stay, why, and until when.
-func keptText(k app.KeptSnapshots) string {
+func keptText(k gc.KeptSnapshots) string {
 	count := countText(k.Count, "snapshot")
 	until := func(key string) string {
 		if k.Until.IsZero() {
@@ -105,13 +106,13 @@ func keptText(k app.KeptSnapshots) string {
 		return fmt.Sprintf("the first until %s: %s", timeText(k.Until), key)
 	}
 	switch k.Why {
-	case app.KeptOfRemoved:
+	case gc.KeptOfRemoved:
 		return fmt.Sprintf("%s, taken automatically, of removed workspaces; %s", count, until("snapshots.removedAge"))
-	case app.KeptOfExisting:
+	case gc.KeptOfExisting:
 		return fmt.Sprintf("%s, taken automatically; %s", count, until("snapshots.maxAge"))
-	case app.KeptStart:
+	case gc.KeptStart:
 		return fmt.Sprintf("%s, from which workspaces started, until these are removed", count)
-	case app.KeptTemplate:
+	case gc.KeptTemplate:
 		return fmt.Sprintf("%s of templates, until croft template rm", count)
 	}
 	return fmt.Sprintf("%s that you or a program of yours took, until croft snapshot rm or prune", count)

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/croft-run/croft/internal/daemon/app"
+	"github.com/croft-run/croft/internal/daemon/images"
 )
 
 func (a *command) imageCommand() *cobra.Command {
@@ -50,7 +51,7 @@ func (a *command) imageListCommand() *cobra.Command {
 		Use: "list", Aliases: []string{"ls"}, Short: "List the images that have names", Args: cobra.NoArgs,
 		RunE: run(func(ctx context.Context, _ []string) error {
 			return a.withSystem(ctx, imagesOf, func(s *app.System) error {
-				list, err := s.Images(ctx)
+				list, err := s.Images.List(ctx)
 				if err != nil {
 					return err
 				}
@@ -60,7 +61,7 @@ func (a *command) imageListCommand() *cobra.Command {
 	}
 }
 
-func imageRows(list []app.Image) [][]string {
+func imageRows(list []images.Image) [][]string {
 	rows := [][]string{{"NAME", "CREATED", "BYTES", "ID"}}
 	for _, img := range list {
 		id := strings.TrimPrefix(img.ID, "sha256:")
@@ -72,7 +73,7 @@ func imageRows(list []app.Image) [][]string {
 }
 
 func (a *command) imageImportCommand() *cobra.Command {
-	var from app.ImageSource
+	var from images.Source
 	cmd := &cobra.Command{
 		Use:   "import NAME [PATH]",
 		Short: "Import an image from a file of this host, or make one from a template",
@@ -96,7 +97,7 @@ No registry is needed, unless a Dockerfile names an image that is missing.`,
 			}
 			return a.withSystem(ctx, imagesOf, func(s *app.System) error {
 				_, stop := a.startProgress("importing the image")
-				err := s.ImportImage(ctx, from, args[0])
+				err := s.Images.Import(ctx, from, args[0])
 				stop()
 				if err != nil {
 					return err
@@ -117,7 +118,7 @@ func (a *command) imageRmCommand() *cobra.Command {
 		Use: "rm NAME", Short: "Remove a name of an image; the last name removes the image", Args: cobra.ExactArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
 			return a.withSystem(ctx, imagesOf, func(s *app.System) error {
-				if err := s.RemoveImage(ctx, args[0]); err != nil {
+				if err := s.Images.Remove(ctx, args[0]); err != nil {
 					return err
 				}
 				return a.printJSONOnly(map[string]string{"removed": args[0]})

@@ -23,6 +23,7 @@ import (
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/daemon/app"
 	"github.com/croft-run/croft/internal/daemon/config"
+	"github.com/croft-run/croft/internal/daemon/datadir"
 	"github.com/croft-run/croft/internal/daemon/setup"
 	"github.com/croft-run/croft/internal/daemon/work"
 	"github.com/croft-run/croft/provider/ssh"
@@ -87,7 +88,7 @@ func (a *command) uninstall(ctx context.Context, yes, keepData bool) error {
 	if err != nil {
 		return err
 	}
-	if app.IsDataDir(settings.Data) {
+	if datadir.Exists(settings.Data) {
 		data, end, err := a.dataItems(ctx, settings, yes && !keepData)
 		if err != nil {
 			return err
@@ -218,11 +219,11 @@ func (a *command) dataItems(ctx context.Context, settings *config.Config, lock b
 	items = append(items, installedItem{What: "data directory", Name: settings.Data,
 		Note: "workspaces, snapshots, the registry, the token",
 		remove: func(ctx context.Context) error {
-			_, err := s.Collect(ctx) // leftovers of killed processes
+			_, err := s.GC.Collect(ctx) // leftovers of killed processes
 			if err := errors.Join(err, closeSystem()); err != nil {
 				return err
 			}
-			return app.RemoveData(settings.Data)
+			return datadir.Remove(settings.Data)
 		}})
 	done = true
 	return items, func() { _ = closeSystem() }, nil // the removal has returned its error
@@ -232,14 +233,14 @@ func (a *command) dataItems(ctx context.Context, settings *config.Config, lock b
 func imageItems(ctx context.Context, s *app.System) (items []installedItem) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	list, err := s.MadeImages(ctx)
+	list, err := s.Images.Made(ctx)
 	if err != nil {
 		return nil
 	}
 	for _, img := range list {
 		for _, name := range img.Names {
 			items = append(items, installedItem{What: "container image", Name: name,
-				remove: func(ctx context.Context) error { return s.RemoveImage(ctx, name) }})
+				remove: func(ctx context.Context) error { return s.Images.Remove(ctx, name) }})
 		}
 	}
 	return items

@@ -24,6 +24,7 @@ import (
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/daemon/app"
 	"github.com/croft-run/croft/internal/daemon/config"
+	"github.com/croft-run/croft/internal/daemon/datadir"
 	"github.com/croft-run/croft/internal/daemon/telemetry"
 	"github.com/croft-run/croft/internal/shellword"
 )
@@ -245,7 +246,7 @@ func (a *command) reload(ctx context.Context, sys *app.System) error {
 
 // warnPolicies warns of policies whose limits this host can't enforce.
 func (a *command) warnPolicies(ctx context.Context, sys *app.System) {
-	for _, text := range sys.PolicyWarnings(ctx) {
+	for _, text := range sys.Rules.PolicyWarnings(ctx) {
 		a.note("croft: warning: %s", printable(oneLine(text)))
 	}
 }
@@ -353,7 +354,7 @@ func (a *command) tryCommands(sys *app.System, file, name, url string) []string 
 	if a.config != "" || os.Getenv(config.EnvFile) != "" {
 		flags = " --config " + shellQuote(file)
 	}
-	if dir, err := app.DefaultDataDir(); a.data != "" || os.Getenv("CROFT_DATA") != "" || err != nil || dir != sys.Dir {
+	if dir, err := datadir.Default(); a.data != "" || os.Getenv("CROFT_DATA") != "" || err != nil || dir != sys.Dir {
 		flags += " --data " + shellQuote(sys.Dir)
 	}
 	if sys.InCluster() {

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/internal/daemon/app"
+	"github.com/croft-run/croft/internal/daemon/admission"
 	"github.com/croft-run/croft/internal/history"
 	"github.com/croft-run/croft/internal/suggest"
 	"github.com/croft-run/croft/provider/sandbox"
@@ -206,10 +206,10 @@ func parseLabels(pairs []string) (map[string]string, error) {
 
 // noteNotCopied says what the directory has that a new workspace has not.
 func (a *command) noteNotCopied(prefix string, labels map[string]string) {
-	if text := labels[app.LeftOutLabel]; text != "" {
+	if text := labels[admission.LeftOutLabel]; text != "" {
 		a.note("%sleft out %s (--credentials takes them along)", prefix, printable(text))
 	}
-	if text := labels[app.UnreadableLabel]; text != "" {
+	if text := labels[admission.UnreadableLabel]; text != "" {
 		a.note("%sleft out %s", prefix, printable(text))
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/profile"
 	"github.com/croft-run/croft/internal/strictyaml"
+	"github.com/croft-run/croft/secret"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -175,6 +176,15 @@ type Secrets struct {
 	Hosts      map[string][]string  `json:"hosts,omitempty" jsonschema:"hosts that a secret may be sent to, by the name of the secret: names, *.name for what is below one, and addresses; a secret that is not listed goes where a policy says"`
 	Workspaces map[string]SecretSet `json:"workspaces,omitempty" jsonschema:"secrets of single workspaces, by name or id; asked first, with the ones above to fall back to"`
 	Patterns   map[string]string    `json:"patterns,omitempty" jsonschema:"further texts that no tool shows, by a name for the mark: regular expressions, of which a group, if there is one, is what is hidden"`
+}
+
+// Finder finds secrets by pattern: those of well-known services and of the section.
+func (s Secrets) Finder() (*secret.Patterns, error) {
+	list := secret.Providers()
+	for _, name := range slices.Sorted(maps.Keys(s.Patterns)) {
+		list = append(list, secret.Pattern{Name: name, Form: s.Patterns[name]})
+	}
+	return secret.NewPatterns(list)
 }
 
 // A SecretSet has the sources of the secrets of one workspace.

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/egress"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -78,7 +79,7 @@ func TestExamplePolicies(t *testing.T) {
 	if agent.Isolation != driver.IsolationNamespaces || agent.Idle != 30*time.Minute || !agent.Network.None() || agent.Limits[driver.ResourceMemory].Max != 2<<30 {
 		t.Errorf("the default policy is %+v, want agent", agent)
 	}
-	wantCred := map[string]Credential{"github": {Name: "github", Secret: "github", Header: "Authorization", Format: "Bearer {secret}"}}
+	wantCred := map[string]egress.Credential{"github": {Secret: "github", Header: "Authorization", Format: "Bearer {secret}"}}
 	if diff := cmp.Diff(wantCred, c.Credentials(), same); diff != "" {
 		t.Errorf("credentials differ (-want +got):\n%s", diff)
 	}
@@ -158,9 +159,9 @@ policies:
   a: {network: {allow: [{host: a.example, credential: Git}, {host: b.example, credential: plain}]}}
   b: {network: {allow: [{host: c.example, credential: {name: git, secret: git-password, user: me}}]}}
 `)
-	want := map[string]Credential{
-		"git":   {Name: "git", Secret: "git-password", User: "me"},
-		"plain": {Name: "plain", Secret: "plain"},
+	want := map[string]egress.Credential{
+		"git":   {Secret: "git-password", User: "me"},
+		"plain": {Secret: "plain"},
 	}
 	if diff := cmp.Diff(want, c.Credentials(), same); diff != "" {
 		t.Errorf("credentials differ (-want +got):\n%s", diff)

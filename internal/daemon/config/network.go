@@ -31,6 +31,14 @@ type UpstreamProxy struct {
 	Secret  string   `json:"secret,omitempty" jsonschema:"name of the secret with the password of the login"`
 }
 
+// Egress returns the proxy for the egress proxy; nil without one.
+func (p UpstreamProxy) Egress() *egress.UpstreamProxy {
+	if p.URL == "" {
+		return nil
+	}
+	return &egress.UpstreamProxy{URL: p.URL, NoProxy: p.NoProxy, User: p.User, Secret: p.Secret}
+}
+
 // registryHosts are the built-in named rules: the hosts of public registries, and those
 // that packages are downloaded from. storage.googleapis.com, to which proxy.golang.org
 // redirects for some large modules, is not among them: anyone can have a bucket there.
@@ -261,7 +269,7 @@ func (c *Config) checkNetworkSettings() error {
 		}
 		return nil
 	}
-	if err := (&egress.UpstreamProxy{URL: p.URL, NoProxy: p.NoProxy, User: p.User, Secret: p.Secret}).Check(); err != nil {
+	if err := p.Egress().Check(); err != nil {
 		_, why, _ := strings.Cut(err.Error(), fault.InvalidArgument.Error()+": ")
 		return c.keyError("network.proxy", "%s", why)
 	}

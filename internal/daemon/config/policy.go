@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/croft-run/croft/internal/egress"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -174,13 +175,14 @@ func driverRules(rules []NetRule) []driver.NetRule {
 
 // Credentials returns the credentials that the rules of all policies, and named rules, refer to,
 // by their name in driver.NetRule.Credential. Secret is always set.
-func (c *Config) Credentials() map[string]Credential {
-	all := map[string]Credential{}
+func (c *Config) Credentials() map[string]egress.Credential {
+	all := map[string]egress.Credential{}
 	for _, r := range c.credentialRules() {
-		if _, there := all[r.Credential.ruleName()]; !there || !r.Credential.short {
-			cred := *r.Credential
-			cred.Name, cred.short = cred.ruleName(), false
-			all[cred.Name] = cred
+		cred := r.Credential
+		if _, there := all[cred.ruleName()]; !there || !cred.short {
+			all[cred.ruleName()] = egress.Credential{
+				Secret: cred.Secret, Header: cred.Header, Format: cred.Format, User: cred.User, Placeholder: cred.Placeholder, Plain: cred.Plain,
+			}
 		}
 	}
 	return all

@@ -5,6 +5,7 @@ import (
 
 	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/internal/profile"
+	"github.com/croft-run/croft/registry"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -23,22 +24,30 @@ const (
 // project. It opens the workspace if needed; a workspace that ended meanwhile is
 // skipped.
 func (s *Server) Announce(ctx context.Context, id string, projects Projects) {
-	r, err := s.cfg.Registry.Lookup(ctx, "", id)
-	if err != nil {
+	r, ws, ok := s.acquireRecord(ctx, id)
+	if !ok {
 		return
 	}
-	ws, err := s.cfg.Registry.Acquire(ctx, id)
-	if err != nil {
-		return
-	}
-	session := r.Spec.Session.ID
-	s.cfg.Events.Emit(event.NewWorkspaceSandbox(id, session, ws.Traits().Root))
+	s.cfg.Events.Emit(event.NewWorkspaceSandbox(id, r.Spec.Session.ID, ws.Traits().Root))
 	isFork := r.Spec.From.Snapshot != "" && !r.Spec.From.CrossSession // templates are for all sessions
 	if !ws.Capabilities().Has(driver.CapFS) || projects == NoProjects || projects == NotOfForks && isFork {
 		return
 	}
+	s.announceProfile(ws, r.Spec.Session.ID)
+}
+
+// acquireRecord opens a workspace that is announced; false if it ended meanwhile.
+func (s *Server) acquireRecord(ctx context.Context, id string) (r registry.Record, ws *workspace.Workspace, ok bool) {
+	r, err := s.cfg.Registry.Lookup(ctx, "", id)
+	if err == nil {
+		ws, err = s.cfg.Registry.Acquire(ctx, id)
+	}
+	return r, ws, err == nil
+}
+
+func (s *Server) announceProfile(ws *workspace.Workspace, session string) {
 	if _, err := s.detectProfile(ws, session); err != nil {
-		s.log.Debug("look for projects", "workspace", id, "error", err)
+		s.log.Debug("look for projects", "workspace", ws.ID(), "error", err)
 	}
 }
 
@@ -48,16 +57,8 @@ func (s *Server) ProfileAffected(id, name string) bool { return s.profiles.Affec
 
 // AnnounceProfile emits an event if the project of a workspace changed.
 func (s *Server) AnnounceProfile(ctx context.Context, id string) {
-	r, err := s.cfg.Registry.Lookup(ctx, "", id)
-	if err != nil {
-		return
-	}
-	ws, err := s.cfg.Registry.Acquire(ctx, id)
-	if err != nil {
-		return
-	}
-	if _, err := s.detectProfile(ws, r.Spec.Session.ID); err != nil {
-		s.log.Debug("look for projects", "workspace", id, "error", err)
+	if r, ws, ok := s.acquireRecord(ctx, id); ok {
+		s.announceProfile(ws, r.Spec.Session.ID)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 
 const importPath = onePath + "/import"
 
-func (s *Server) archiveRoutes() {
+func (s fileRoutes) archive() {
 	op := s.op(http.MethodPost, importPath, "import-archive", "Import a directory from a tar stream, all or nothing")
 	op.Description = "Path must not exist. Names in the stream are relative to the directory. " +
 		"Symlinks that would leave the workspace, and entries that are neither a file, a directory nor a symlink, are left out and listed."
@@ -35,7 +35,7 @@ type importInput struct {
 	streamBody
 }
 
-func (s *Server) importArchive(ctx context.Context, in *importInput) (*body[driver.ImportResult], error) {
+func (s fileRoutes) importArchive(ctx context.Context, in *importInput) (*body[driver.ImportResult], error) {
 	ws, err := s.liveWorkspace(ctx, in.Target)
 	var res driver.ImportResult
 	if err == nil {

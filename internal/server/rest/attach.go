@@ -16,7 +16,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-func (s *Server) attachOp() huma.Operation {
+func (s processRoutes) attachOp() huma.Operation {
 	op := s.op(http.MethodGet, sessionPath+"/attach", "attach-session", "Attach to a session as a terminal, over a WebSocket")
 	op.Description = "Binary messages are the command's output (standard output only) and the user's input. " +
 		"Text messages are {\"type\": \"resize\", \"size\": {\"rows\", \"cols\"}} and {\"type\": \"eof\"} to the server, and " +
@@ -31,7 +31,7 @@ type attachInput struct {
 	Tail   int64 `query:"tail" doc:"begin this many bytes before the end instead; -1 is only new output"`
 }
 
-func (s *Server) attachSession(ctx context.Context, session *workspace.Session, in *attachInput) (*huma.StreamResponse, error) {
+func (s processRoutes) attachSession(ctx context.Context, session *workspace.Session, in *attachInput) (*huma.StreamResponse, error) {
 	offset := in.Offset
 	if in.Tail != 0 {
 		chunk, err := session.Log(ctx, driver.Stdout, 0, 1)
@@ -50,7 +50,9 @@ func (s *Server) attachSession(ctx context.Context, session *workspace.Session, 
 }
 
 // copyTerminal copies between a session and a connection until either ends.
-func (s *Server) copyTerminal(ctx context.Context, cancel context.CancelFunc, c *websocket.Conn, session *workspace.Session, offset int64) {
+func (s processRoutes) copyTerminal(
+	ctx context.Context, cancel context.CancelFunc, c *websocket.Conn, session *workspace.Session, offset int64,
+) {
 	typed := make(chan error, 1)
 	go func() {
 		err := forwardInput(ctx, c, session)

@@ -21,20 +21,20 @@ const (
 	contextPath  = contextsPath + "/{context}"
 )
 
-func (s *Server) codeRoutes() {
+func (s processRoutes) code() {
 	code := s.streamOp(codePath, "run-code", "Run code in a context that keeps state, or in a temporary one")
 	onWorkspace(s, code, s.runCode((*workspace.Workspace).RunCode))
 	script := s.streamOp(scriptPath, "run-script", "Run a script in a temporary isolate")
 	onWorkspace(s, script, s.runCode((*workspace.Workspace).RunScript))
-	onWorkspace(s, shown(s.op(http.MethodGet, contextsPath, "list-contexts", "Contexts that keep the state of code")), s.listContexts)
-	onWorkspace(s, s.op(http.MethodPost, contextsPath, "create-context", "Make a context"), s.createContext)
+	onWorkspace(s, shown(s.op(http.MethodGet, contextsPath, "list-contexts", "Contexts that keep the state of code")), listContexts)
+	onWorkspace(s, s.op(http.MethodPost, contextsPath, "create-context", "Make a context"), createContext)
 	onWorkspace(s, s.op(http.MethodDelete, contextPath, "delete-context", "End a context"), contextRoute((*workspace.Workspace).DeleteContext))
 	onWorkspace(s, s.op(http.MethodPost, contextPath+"/restart", "restart-context", "Give a context a fresh state"), contextRoute((*workspace.Workspace).RestartContext))
 	onWorkspace(s, s.op(http.MethodPost, contextPath+"/interrupt", "interrupt-context", "Interrupt the code of a context, and keep its state"), contextRoute((*workspace.Workspace).InterruptContext))
 }
 
 // streamOp is an operation whose answer is a stream of CodeEvents.
-func (s *Server) streamOp(path, id, summary string) huma.Operation {
+func (s processRoutes) streamOp(path, id, summary string) huma.Operation {
 	op := s.op(http.MethodPost, path, id, summary)
 	op.Description = "The answer is a stream of JSON objects, one per line (CodeEvent). It begins with the first output or with the end: " +
 		"code that can't be run is an ordinary error; an exception in it is a result. If the client disconnects, the code is interrupted."
@@ -69,7 +69,7 @@ type codeInput struct {
 
 type codeRunner func(*workspace.Workspace, context.Context, driver.Code) (driver.CodeResult, error)
 
-func (s *Server) runCode(run codeRunner) func(context.Context, *workspace.Workspace, *codeInput) (*huma.StreamResponse, error) {
+func (s processRoutes) runCode(run codeRunner) func(context.Context, *workspace.Workspace, *codeInput) (*huma.StreamResponse, error) {
 	return func(ctx context.Context, ws *workspace.Workspace, in *codeInput) (*huma.StreamResponse, error) {
 		b := in.Body
 		return &huma.StreamResponse{Body: func(hc huma.Context) {
@@ -100,7 +100,7 @@ type Contexts struct {
 	Contexts []driver.CodeContext `json:"contexts"`
 }
 
-func (s *Server) listContexts(ctx context.Context, ws *workspace.Workspace, _ *Target) (*body[Contexts], error) {
+func listContexts(ctx context.Context, ws *workspace.Workspace, _ *Target) (*body[Contexts], error) {
 	list, err := ws.Contexts(ctx)
 	return &body[Contexts]{Contexts{list}}, err
 }
@@ -117,7 +117,7 @@ type createContextInput struct {
 	Body NewContext
 }
 
-func (s *Server) createContext(ctx context.Context, ws *workspace.Workspace, in *createContextInput) (*body[driver.CodeContext], error) {
+func createContext(ctx context.Context, ws *workspace.Workspace, in *createContextInput) (*body[driver.CodeContext], error) {
 	return reply(ws.CreateContext(ctx, in.Body.Language, &driver.ContextOptions{Dir: in.Body.Dir, Env: in.Body.Env}))
 }
 

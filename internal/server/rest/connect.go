@@ -21,7 +21,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-func (s *Server) connectOp() huma.Operation {
+func (s processRoutes) connectOp() huma.Operation {
 	op := s.op(http.MethodGet, execPath, "connect", "Run or start a command over a WebSocket with its streams")
 	op.Description = "The first message is text, {\"type\": \"run\" or \"start\", \"command\": ..., \"streams\": [...]}. Text messages are control, " +
 		"binary messages are data: a byte for the stream (0 stdin, 1 stdout, 2 stderr) and its bytes. Each side acknowledges " +
@@ -39,7 +39,7 @@ func websocketOp(op huma.Operation) huma.Operation {
 
 // upgradeToWebSocket upgrades a request and runs f with the WebSocket. The context of f
 // ends when the server drains; f cancels it when the client is gone.
-func (s *Server) upgradeToWebSocket(f func(ctx context.Context, cancel context.CancelFunc, ws *websocket.Conn)) *huma.StreamResponse {
+func (s processRoutes) upgradeToWebSocket(f func(ctx context.Context, cancel context.CancelFunc, ws *websocket.Conn)) *huma.StreamResponse {
 	return &huma.StreamResponse{Body: func(hc huma.Context) {
 		r, w := humago.Unwrap(hc)
 		if !s.trackConnection() {
@@ -69,7 +69,7 @@ func (s *Server) upgradeToWebSocket(f func(ctx context.Context, cancel context.C
 }
 
 // trackConnection counts a hijacked connection; it is false if the server drains.
-func (s *Server) trackConnection() bool {
+func (s processRoutes) trackConnection() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.draining {
@@ -78,13 +78,9 @@ func (s *Server) trackConnection() bool {
 	return !s.draining
 }
 
-func (s *Server) connectCommand(ctx context.Context, in *Target) (*huma.StreamResponse, error) {
-	ws, err := s.liveWorkspace(ctx, *in)
-	if err != nil {
-		return nil, err
-	}
+func (s processRoutes) connectCommand(_ context.Context, ws *workspace.Workspace, _ *Target) (*huma.StreamResponse, error) {
 	return s.upgradeToWebSocket(func(ctx context.Context, cancel context.CancelFunc, c *websocket.Conn) {
-		x := &exchange{s: s, ws: ws, conn: shellwire.NewConn(c, shellwire.MaxRequest), cancel: cancel}
+		x := &exchange{s: s.Server, ws: ws, conn: shellwire.NewConn(c, shellwire.MaxRequest), cancel: cancel}
 		x.serve(ctx)
 	}), nil
 }

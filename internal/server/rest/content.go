@@ -33,7 +33,7 @@ const (
 
 const filesPath = "/v1/workspaces/{id}/files"
 
-func (s *Server) contentRoutes() {
+func (s fileRoutes) content() {
 	read := shown(s.op(http.MethodGet, filesPath, "read-file", "The content of a file, or a range of it"))
 	read.Description = "The header " + InfoHeader + " describes the file. If reading fails, the connection is aborted. " +
 		"Where the answer is not the whole file, the header " + PartialHeader + " says which bytes it is, as bytes FIRST-LAST/SIZE. " +
@@ -45,8 +45,8 @@ func (s *Server) contentRoutes() {
 	write.RequestBody = &huma.RequestBody{Required: true, Content: octetResponse("").Content}
 	write.MaxBodyBytes = 0 // it is a stream; parameter max bounds it
 	handle(s, write, s.writeFile)
-	s.archiveRoutes()
-	onWorkspace(s, s.op(http.MethodDelete, filesPath, "remove-file", "Remove a file, a symlink or a directory"), s.removeFile)
+	s.archive()
+	onWorkspace(s, s.op(http.MethodDelete, filesPath, "remove-file", "Remove a file, a symlink or a directory"), removeFile)
 }
 
 func octetResponse(description string) *huma.Response {
@@ -64,7 +64,7 @@ type readInput struct {
 	Range  string `header:"Range" doc:"one range of bytes, instead of offset and limit"`
 }
 
-func (s *Server) readContent(ctx context.Context, ws *workspace.Workspace, in *readInput) (*huma.StreamResponse, error) {
+func (s fileRoutes) readContent(ctx context.Context, ws *workspace.Workspace, in *readInput) (*huma.StreamResponse, error) {
 	if in.Range != "" {
 		return s.readRange(ctx, ws, in)
 	}
@@ -73,7 +73,7 @@ func (s *Server) readContent(ctx context.Context, ws *workspace.Workspace, in *r
 
 // readPart answers with a part of a file and, if requested, the digest of exactly this
 // content. It fails if the file keeps changing.
-func (s *Server) readPart(ctx context.Context, ws *workspace.Workspace, in *readInput, part driver.ReadOptions, status int) (*huma.StreamResponse, error) {
+func (s fileRoutes) readPart(ctx context.Context, ws *workspace.Workspace, in *readInput, part driver.ReadOptions, status int) (*huma.StreamResponse, error) {
 	const tries = 3
 	for try := 1; ; try++ {
 		var was driver.Info
@@ -100,7 +100,7 @@ func (s *Server) readPart(ctx context.Context, ws *workspace.Workspace, in *read
 
 // streamFile sends a body, which is the given part of a file. If reading fails, the connection is aborted, since the status
 // was sent already: a client must not take a part for the whole.
-func (s *Server) streamFile(body io.ReadCloser, info driver.Info, part driver.ReadOptions, status int) *huma.StreamResponse {
+func (s fileRoutes) streamFile(body io.ReadCloser, info driver.Info, part driver.ReadOptions, status int) *huma.StreamResponse {
 	size := max(0, info.Size-part.Offset) // of the answer
 	if part.Limit > 0 {
 		size = min(size, part.Limit)
@@ -147,7 +147,7 @@ func setDownload(h http.Header, name string) {
 
 // readRange answers a request with a Range header. Several ranges, or another unit, get
 // the whole file, as RFC 9110 allows.
-func (s *Server) readRange(ctx context.Context, ws *workspace.Workspace, in *readInput) (*huma.StreamResponse, error) {
+func (s fileRoutes) readRange(ctx context.Context, ws *workspace.Workspace, in *readInput) (*huma.StreamResponse, error) {
 	spec, ok := strings.CutPrefix(in.Range, "bytes=")
 	if !ok || strings.Contains(spec, ",") {
 		return s.readPart(ctx, ws, in, driver.ReadOptions{}, http.StatusOK)
@@ -325,7 +325,7 @@ type writeAnswer struct {
 	Body driver.WriteResult
 }
 
-func (s *Server) writeFile(ctx context.Context, in *writeInput) (*writeAnswer, error) {
+func (s fileRoutes) writeFile(ctx context.Context, in *writeInput) (*writeAnswer, error) {
 	res, err := s.writeBody(ctx, in)
 	if err != nil {
 		in.end()
@@ -337,7 +337,7 @@ func (s *Server) writeFile(ctx context.Context, in *writeInput) (*writeAnswer, e
 	return &writeAnswer{ETag: etag(res.Digest), Body: res}, nil
 }
 
-func (s *Server) writeBody(ctx context.Context, in *writeInput) (driver.WriteResult, error) {
+func (s fileRoutes) writeBody(ctx context.Context, in *writeInput) (driver.WriteResult, error) {
 	opts, err := in.writeOptions()
 	if err != nil {
 		return driver.WriteResult{}, err
@@ -371,6 +371,6 @@ type removeInput struct {
 	Recursive bool   `query:"recursive"`
 }
 
-func (s *Server) removeFile(ctx context.Context, ws *workspace.Workspace, in *removeInput) (*none, error) {
+func removeFile(ctx context.Context, ws *workspace.Workspace, in *removeInput) (*none, error) {
 	return nil, ws.Remove(ctx, in.Path, &driver.RemoveOptions{Recursive: in.Recursive})
 }

@@ -5,7 +5,7 @@ import (
 	"net/http"
 )
 
-func (s *Server) doctorRoutes() {
+func doctorRoutes(s *Server) {
 	handle(s, s.op(http.MethodGet, "/v1/doctor", "doctor", "What this host supports, tested by trying: levels of isolation, limits, network, copy-on-write"), s.diagnose)
 }
 

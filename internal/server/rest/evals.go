@@ -21,14 +21,18 @@ type Evals interface {
 	Stop(ctx context.Context, run string) (client.EvalRun, error)
 }
 
-func (s *Server) evalRoutes() {
+func evalRoutes(s *Server) {
 	const all, one = "/v1/evals", "/v1/evals/{run}"
 	handle(s, s.op(http.MethodGet, all, "list-evals", "Runs of evaluations, newest first, and the suites that can be started; a key of a tenant sees none"), s.listEvals)
-	handle(s, operatorOnly(s.op(http.MethodPost, all, "start-eval", "Start a run of a configured suite, as on the command line")), s.startEval)
-	handle(s, s.op(http.MethodGet, all+"/compare", "compare-evals", "Two runs side by side: pass rates, tokens, time and cost with confidence intervals"), s.compareEvals)
-	handle(s, s.op(http.MethodGet, one, "show-eval", "One run as a matrix of cases x runners"), s.showEval)
-	handle(s, s.op(http.MethodGet, one+"/execution", "show-eval-execution", "One session of one case on one runner: transcript, tool calls, commands, changes, and why it failed"), s.showEvalExecution)
-	handle(s, operatorOnly(s.op(http.MethodPost, one+"/stop", "stop-eval", "Stop a run that this server started; what has ended stays, and the run can be resumed")), s.stopEval)
+	handle(s, operatorOnly(s.op(http.MethodPost, all, "start-eval", "Start a run of a configured suite, as on the command line")),
+		with(s.evalsOf, startEval))
+	handle(s, s.op(http.MethodGet, all+"/compare", "compare-evals", "Two runs side by side: pass rates, tokens, time and cost with confidence intervals"),
+		with(s.evalsOf, compareEvals))
+	handle(s, s.op(http.MethodGet, one, "show-eval", "One run as a matrix of cases x runners"), with(s.evalsOf, showEval))
+	handle(s, s.op(http.MethodGet, one+"/execution", "show-eval-execution", "One session of one case on one runner: transcript, tool calls, commands, changes, and why it failed"),
+		with(s.evalsOf, showEvalExecution))
+	handle(s, operatorOnly(s.op(http.MethodPost, one+"/stop", "stop-eval", "Stop a run that this server started; what has ended stays, and the run can be resumed")),
+		with(s.evalsOf, stopEval))
 }
 
 // evalsOf returns the runs for the context's principal.
@@ -55,11 +59,7 @@ type EvalTarget struct {
 	Run string `path:"run" doc:"id of the run"`
 }
 
-func (s *Server) showEval(ctx context.Context, in *EvalTarget) (*body[client.EvalDetails], error) {
-	evals, err := s.evalsOf(ctx)
-	if err != nil {
-		return nil, err
-	}
+func showEval(ctx context.Context, evals Evals, in *EvalTarget) (*body[client.EvalDetails], error) {
 	return reply(evals.Show(ctx, in.Run))
 }
 
@@ -71,11 +71,7 @@ type evalExecutionInput struct {
 	Session    int    `query:"session" doc:"of the repetition, from 1; 0 is the last"`
 }
 
-func (s *Server) showEvalExecution(ctx context.Context, in *evalExecutionInput) (*body[client.EvalExecution], error) {
-	evals, err := s.evalsOf(ctx)
-	if err != nil {
-		return nil, err
-	}
+func showEvalExecution(ctx context.Context, evals Evals, in *evalExecutionInput) (*body[client.EvalExecution], error) {
 	return reply(evals.Execution(ctx, in.Run, in.Case, in.Runner, in.Repetition, in.Session))
 }
 
@@ -84,28 +80,16 @@ type compareEvalsInput struct {
 	B string `query:"b" required:"true" doc:"id of another run"`
 }
 
-func (s *Server) compareEvals(ctx context.Context, in *compareEvalsInput) (*body[client.EvalComparison], error) {
-	evals, err := s.evalsOf(ctx)
-	if err != nil {
-		return nil, err
-	}
+func compareEvals(ctx context.Context, evals Evals, in *compareEvalsInput) (*body[client.EvalComparison], error) {
 	return reply(evals.Compare(ctx, in.A, in.B))
 }
 
-func (s *Server) startEval(ctx context.Context, in *struct{ Body client.EvalRequest }) (*body[client.EvalRun], error) {
-	evals, err := s.evalsOf(ctx)
-	if err != nil {
-		return nil, err
-	}
+func startEval(ctx context.Context, evals Evals, in *struct{ Body client.EvalRequest }) (*body[client.EvalRun], error) {
 	out, err := evals.Start(ctx, in.Body)
 	setTarget(ctx, out.ID)
 	return &body[client.EvalRun]{out}, err
 }
 
-func (s *Server) stopEval(ctx context.Context, in *EvalTarget) (*body[client.EvalRun], error) {
-	evals, err := s.evalsOf(ctx)
-	if err != nil {
-		return nil, err
-	}
+func stopEval(ctx context.Context, evals Evals, in *EvalTarget) (*body[client.EvalRun], error) {
 	return reply(evals.Stop(ctx, in.Run))
 }

@@ -17,7 +17,7 @@ import (
 
 const eventsPath = "/events"
 
-func (s *Server) eventRoutes() {
+func (s eventRoutes) register() {
 	op := shown(s.op(http.MethodGet, eventsPath, "events", "Events of workspaces, as server-sent events"))
 	op.Description = "The data of each is an Event, its id the sequence. A client that reconnects with Last-Event-ID continues there. " +
 		"All events after the headers of the answer are sent. An event of kind event.dropped counts events that are no longer kept, or that a slow client missed."
@@ -59,7 +59,7 @@ func (in *eventsInput) startSequence() (seq uint64, ok bool, err error) {
 	return seq, true, nil
 }
 
-func (s *Server) streamEvents(ctx context.Context, in *eventsInput) (*huma.StreamResponse, error) {
+func (s eventRoutes) streamEvents(ctx context.Context, in *eventsInput) (*huma.StreamResponse, error) {
 	seq, replay, err := in.startSequence()
 	if err != nil {
 		return nil, err
@@ -101,7 +101,7 @@ func (s *Server) streamEvents(ctx context.Context, in *eventsInput) (*huma.Strea
 }
 
 // sendRecent sends the kept events after a sequence.
-func (s *Server) sendRecent(out *eventWriter, filter event.Filter, seq uint64) {
+func (s eventRoutes) sendRecent(out *eventWriter, filter event.Filter, seq uint64) {
 	kept, missing := s.cfg.Recent.Since(seq)
 	if missing > 0 {
 		out.comment(fmt.Sprintf("%d are no longer kept", missing))
@@ -114,7 +114,7 @@ func (s *Server) sendRecent(out *eventWriter, filter event.Filter, seq uint64) {
 }
 
 // sendEvents sends new events until the client disconnects or the server drains.
-func (s *Server) sendEvents(ctx context.Context, out *eventWriter, sub *event.Subscription) {
+func (s eventRoutes) sendEvents(ctx context.Context, out *eventWriter, sub *event.Subscription) {
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
 	for out.err == nil {

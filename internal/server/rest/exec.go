@@ -19,7 +19,7 @@ import (
 
 const execPath = onePath + "/exec"
 
-func (s *Server) shellRoutes() {
+func (s processRoutes) shell() {
 	op := s.op(http.MethodPost, execPath, "exec", "Run a command to its end, and stream its output")
 	op.Description = "The answer is a stream of JSON objects, one per line (ExecEvent). It begins with the first output or with the end: " +
 		"a command that can't be started is an ordinary error. If the client disconnects, the command is killed with all its processes."
@@ -27,8 +27,8 @@ func (s *Server) shellRoutes() {
 		"application/x-ndjson": {Schema: s.schemaOf(ExecEvent{})},
 	}}
 	onWorkspace(s, op, s.runCommand)
-	handle(s, s.connectOp(), s.connectCommand)
-	handle(s, s.portOp(), s.connectPort)
+	onWorkspace(s, s.connectOp(), s.connectCommand)
+	onWorkspace(s, s.portOp(), s.connectPort)
 }
 
 // An ExecEvent is a line of the answer of POST .../exec: output, or the end.
@@ -45,7 +45,7 @@ type execInput struct {
 	Body shellwire.Exec
 }
 
-func (s *Server) runCommand(ctx context.Context, ws *workspace.Workspace, in *execInput) (*huma.StreamResponse, error) {
+func (s processRoutes) runCommand(ctx context.Context, ws *workspace.Workspace, in *execInput) (*huma.StreamResponse, error) {
 	cmd, err := in.Body.Decode()
 	if err != nil {
 		return nil, err

@@ -13,15 +13,19 @@ import (
 
 const keysPath = "/v1/keys"
 
-func (s *Server) keyRoutes() {
-	handle(s, withScope(s.op(http.MethodGet, keysPath, "list-keys", "API keys, oldest first; those of the caller's tenant"), auth.Admin), s.listKeys)
-	handle(s, withScope(s.op(http.MethodPost, keysPath, "create-key", "Create an API key; its text is in this answer alone"), auth.Admin), s.createKey)
-	handle(s, withScope(s.op(http.MethodPost, keysPath+"/{key}/rotate", "rotate-key", "Give an API key a new text, and refuse the previous one, at once or after an overlap"), auth.Admin), s.rotateKey)
-	handle(s, withScope(s.op(http.MethodDelete, keysPath+"/{key}", "revoke-key", "Revoke an API key for good"), auth.Admin), s.revokeKey)
+func keyRoutes(s *Server) {
+	handle(s, withScope(s.op(http.MethodGet, keysPath, "list-keys", "API keys, oldest first; those of the caller's tenant"), auth.Admin),
+		with(s.keyStore, listKeys))
+	handle(s, withScope(s.op(http.MethodPost, keysPath, "create-key", "Create an API key; its text is in this answer alone"), auth.Admin),
+		with(s.keyStore, createKey))
+	handle(s, withScope(s.op(http.MethodPost, keysPath+"/{key}/rotate", "rotate-key", "Give an API key a new text, and refuse the previous one, at once or after an overlap"), auth.Admin),
+		with(s.keyStore, rotateKey))
+	handle(s, withScope(s.op(http.MethodDelete, keysPath+"/{key}", "revoke-key", "Revoke an API key for good"), auth.Admin),
+		with(s.keyStore, revokeKey))
 }
 
 // keyStore returns the API keys.
-func (s *Server) keyStore() (*auth.Keys, error) {
+func (s *Server) keyStore(context.Context) (*auth.Keys, error) {
 	if s.cfg.Guard.Keys == nil {
 		return nil, fmt.Errorf("API keys: %w: this server has none", fault.Unsupported)
 	}
@@ -52,11 +56,7 @@ func keyView(k auth.Key) Key {
 	}
 }
 
-func (s *Server) listKeys(ctx context.Context, _ *none) (*body[Keys], error) {
-	keys, err := s.keyStore()
-	if err != nil {
-		return nil, err
-	}
+func listKeys(ctx context.Context, keys *auth.Keys, _ *none) (*body[Keys], error) {
 	list, err := keys.List(ctx)
 	out := Keys{Keys: []Key{}}
 	for _, k := range list {
@@ -65,11 +65,7 @@ func (s *Server) listKeys(ctx context.Context, _ *none) (*body[Keys], error) {
 	return &body[Keys]{out}, err
 }
 
-func (s *Server) createKey(ctx context.Context, in *struct{ Body KeyRequest }) (*body[NewKey], error) {
-	keys, err := s.keyStore()
-	if err != nil {
-		return nil, err
-	}
+func createKey(ctx context.Context, keys *auth.Keys, in *struct{ Body KeyRequest }) (*body[NewKey], error) {
 	expires, err := expiryAfter(in.Body.Expires)
 	if err != nil {
 		return nil, err
@@ -104,11 +100,7 @@ type rotateInput struct {
 	Body RotateRequest
 }
 
-func (s *Server) rotateKey(ctx context.Context, in *rotateInput) (*body[NewKey], error) {
-	keys, err := s.keyStore()
-	if err != nil {
-		return nil, err
-	}
+func rotateKey(ctx context.Context, keys *auth.Keys, in *rotateInput) (*body[NewKey], error) {
 	expires, err := expiryAfter(in.Body.Expires)
 	if err != nil {
 		return nil, err
@@ -126,11 +118,7 @@ func (s *Server) rotateKey(ctx context.Context, in *rotateInput) (*body[NewKey],
 	return &body[NewKey]{NewKey{Key: keyView(k), Text: text}}, nil
 }
 
-func (s *Server) revokeKey(ctx context.Context, in *KeyTarget) (*body[Key], error) {
-	keys, err := s.keyStore()
-	if err != nil {
-		return nil, err
-	}
+func revokeKey(ctx context.Context, keys *auth.Keys, in *KeyTarget) (*body[Key], error) {
 	k, err := keys.Revoke(ctx, in.Key)
 	return &body[Key]{keyView(k)}, err
 }

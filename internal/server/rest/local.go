@@ -53,7 +53,7 @@ func (l Local) CreateWith(ctx context.Context, spec driver.Spec, policy string) 
 	if err := asSent(spec, &in.Body); err != nil {
 		return Workspace{}, err
 	}
-	return answerLocal(ctx, l, l.Server.openWorkspace, in)
+	return answerLocal(ctx, l, workspaceRoutes{l.Server}.openWorkspace, in)
 }
 
 // List lists workspaces.
@@ -62,13 +62,13 @@ func (l Local) List(ctx context.Context, f client.Filter) ([]Workspace, error) {
 	for k, v := range f.Labels {
 		in.Labels = append(in.Labels, k+"="+v)
 	}
-	out, err := answerLocal(ctx, l, l.Server.listWorkspaces, in)
+	out, err := answerLocal(ctx, l, workspaceRoutes{l.Server}.listWorkspaces, in)
 	return out.Workspaces, err
 }
 
 // Show returns one workspace.
 func (l Local) Show(ctx context.Context, nameOrID string) (Workspace, error) {
-	return answerLocal(ctx, l, withRecord(l.Server, l.Server.showWorkspace), &Target{ID: nameOrID})
+	return answerLocal(ctx, l, forTarget(l.Server.lookupRecord, workspaceRoutes{l.Server}.showWorkspace), &Target{ID: nameOrID})
 }
 
 // Open returns the live handle of a workspace, and opens it if needed. Closing the handle does nothing.
@@ -81,23 +81,24 @@ func (l Local) Open(ctx context.Context, nameOrID string) (*workspace.Workspace,
 
 // Destroy ends a workspace.
 func (l Local) Destroy(ctx context.Context, nameOrID string) error {
-	_, err := callLocal(ctx, l, withRecord(l.Server, l.Server.destroyWorkspace), &Target{ID: nameOrID})
+	_, err := callLocal(ctx, l, forTarget(l.Server.lookupRecord, workspaceRoutes{l.Server}.destroyWorkspace), &Target{ID: nameOrID})
 	return err
 }
 
 // Describe returns all details of a workspace.
 func (l Local) Describe(ctx context.Context, nameOrID string) (Description, error) {
-	return answerLocal(ctx, l, withRecord(l.Server, l.Server.describeWorkspace), &Target{ID: nameOrID})
+	return answerLocal(ctx, l, forTarget(l.Server.lookupRecord, workspaceRoutes{l.Server}.describeWorkspace), &Target{ID: nameOrID})
 }
 
 // Fork opens new workspaces from a state of one.
 func (l Local) Fork(ctx context.Context, nameOrID string, opts client.ForkOptions) (Forked, error) {
-	return answerLocal(ctx, l, withRecord(l.Server, l.Server.forkWorkspace), &forkInput{Target{ID: nameOrID}, Fork(opts)})
+	fork := forTarget(l.Server.lookupRecord, snapshotRoutes{l.Server}.forkWorkspace)
+	return answerLocal(ctx, l, fork, &forkInput{Target{ID: nameOrID}, Fork(opts)})
 }
 
 // Diff compares two states of a workspace.
 func (l Local) Diff(ctx context.Context, nameOrID string, o client.DiffOptions) (*snapshot.Comparison, error) {
-	out, err := answerLocal(ctx, l, withHandle(l.Server, l.Server.diffStates), &diffInput{
+	out, err := answerLocal(ctx, l, forTarget(l.Server.liveWorkspace, snapshotRoutes{l.Server}.diffStates), &diffInput{
 		Target: Target{ID: nameOrID}, From: o.From, To: o.To, Paths: append([]string(nil), o.Paths...), Context: o.Context, Text: o.Text, Binary: o.Binary,
 		CrossSession: o.CrossSession, Ignored: o.Ignored,
 	})
@@ -110,7 +111,7 @@ func (l Local) Change(ctx context.Context, nameOrID string, change Change) (Work
 	if err := asSent(change, &in.Body); err != nil {
 		return Workspace{}, err
 	}
-	return answerLocal(ctx, l, withRecord(l.Server, l.Server.changeWorkspace), in)
+	return answerLocal(ctx, l, forTarget(l.Server.lookupRecord, workspaceRoutes{l.Server}.changeWorkspace), in)
 }
 
 // KeptEvents calls f with each event that is kept of a kind and a workspace, by its id.

@@ -19,14 +19,14 @@ const (
 	sharesPath = onePath + "/shares"
 )
 
-func (s *Server) shareRoutes() {
-	handle(s, shown(s.op(http.MethodGet, mePath, "me", "Whose key the request has, and what it allows")), s.showMe)
+func shareRoutes(s *Server) {
+	handle(s, shown(s.op(http.MethodGet, mePath, "me", "Whose key the request has, and what it allows")), showMe)
 	onRecord(s, s.op(http.MethodGet, sharesPath, "list-shares", "The share links of a workspace, oldest first"), s.listShares)
 	onRecord(s, s.op(http.MethodPost, sharesPath, "create-share", "Make a link that shows the workspace on the page, read-only, until it expires"), s.createShare)
 	onRecord(s, s.op(http.MethodDelete, sharesPath+"/{share}", "revoke-share", "Revoke a share link for good"), s.revokeShare)
 }
 
-func (s *Server) showMe(ctx context.Context, _ *none) (*body[client.Me], error) {
+func showMe(ctx context.Context, _ *none) (*body[client.Me], error) {
 	p, _ := auth.From(ctx)
 	return &body[client.Me]{client.Me{Key: p.Key, Tenant: p.Tenant, Scope: string(p.Scope), Operator: p.Operator(), Workspace: p.Workspace}}, nil
 }
@@ -42,7 +42,7 @@ func shareView(k auth.Key) client.Share {
 
 // workspaceShares returns the keys of a workspace's share links.
 func (s *Server) workspaceShares(ctx context.Context, id string) ([]auth.Key, error) {
-	keys, err := s.keyStore()
+	keys, err := s.keyStore(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ const (
 const sharePath = "/#/share/"
 
 func (s *Server) createShare(ctx context.Context, r registry.Record, in *shareInput) (*body[client.NewShare], error) {
-	keys, err := s.keyStore()
+	keys, err := s.keyStore(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-func (s *Server) metricsRoutes() {
+func (s workspaceRoutes) metrics() {
 	op := shown(s.op(http.MethodGet, onePath+"/metrics", "workspace-metrics", "What a workspace uses now: CPU, memory, processes, disk; and its limits"))
 	op.Description = "It does not open the workspace, and is no use of it: an idle workspace expires. One that the server has not open uses nothing but disk space, and is E_WRONG_STATE."
 	onRecord(s, op, s.showMetricsOf)
@@ -69,7 +69,7 @@ func (c *cpuRates) rate(id string, m driver.Metrics) *float64 {
 const milli = 1000
 
 // measure measures a workspace that is open; ok is false if it is not, or can't be measured.
-func (s *Server) measure(ctx context.Context, r registry.Record) (out client.Metrics, ok bool, err error) {
+func (s workspaceRoutes) measure(ctx context.Context, r registry.Record) (out client.Metrics, ok bool, err error) {
 	ws, ok := s.cfg.Registry.Live(ctx, r.ID)
 	if !ok {
 		return out, false, nil
@@ -85,7 +85,7 @@ func (s *Server) measure(ctx context.Context, r registry.Record) (out client.Met
 	return out, true, nil
 }
 
-func (s *Server) showMetricsOf(ctx context.Context, r registry.Record, _ *Target) (*body[client.Metrics], error) {
+func (s workspaceRoutes) showMetricsOf(ctx context.Context, r registry.Record, _ *Target) (*body[client.Metrics], error) {
 	m, ok, err := s.measure(ctx, r)
 	if err == nil && !ok {
 		err = fmt.Errorf("metrics of workspace %s: %w: it is not open (state %s); what uses it opens it", r.ID, fault.WrongState, r.State)
@@ -98,16 +98,8 @@ type Tenants struct {
 	Tenants []client.Tenant `json:"tenants"`
 }
 
-// TenantQuota are the quotas of a tenant; 0 is none.
-type TenantQuota struct {
-	Workspaces, Connections int
-	CPU                     int64 // thousandths of a core
-	Memory, Disk            int64 // bytes
-	RequestsPerSecond       float64
-}
-
 // listTenants lists the tenants that have a quota, a workspace or a key.
-func (s *Server) listTenants(ctx context.Context, _ *none) (*body[Tenants], error) {
+func (s workspaceRoutes) listTenants(ctx context.Context, _ *none) (*body[Tenants], error) {
 	p, _ := auth.From(ctx)
 	names := []string{p.Tenant}
 	if p.Operator() && s.cfg.Tenants != nil {
@@ -130,22 +122,17 @@ func (s *Server) listTenants(ctx context.Context, _ *none) (*body[Tenants], erro
 		}
 	}
 	out := Tenants{Tenants: []client.Tenant{}}
-	for _, name := range sortedUnique(names) {
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
 		out.Tenants = append(out.Tenants, s.tenantView(name, recs))
 	}
 	return &body[Tenants]{out}, nil
 }
 
-func sortedUnique(names []string) []string {
-	slices.Sort(names)
-	return slices.Compact(names)
-}
-
 // tenantView returns a tenant with its quotas, and what of them its workspaces use.
-func (s *Server) tenantView(name string, recs []registry.Record) client.Tenant {
-	var q TenantQuota
+func (s workspaceRoutes) tenantView(name string, recs []registry.Record) client.Tenant {
+	t := client.Tenant{Tenant: name}
 	if s.cfg.QuotaOf != nil && name != "" {
-		q = s.cfg.QuotaOf(name)
+		t = s.cfg.QuotaOf(name)
 	}
 	var count, cpu, memory, disk float64
 	for _, r := range recs {
@@ -158,11 +145,7 @@ func (s *Server) tenantView(name string, recs []registry.Record) client.Tenant {
 		memory += float64(l[driver.ResourceMemory].Max)
 		disk += float64(l[driver.ResourceDisk].Max)
 	}
-	t := client.Tenant{
-		Tenant: name, Workspaces: client.Quota{Used: &count, Max: float64(q.Workspaces)},
-		CPU: client.Quota{Used: &cpu, Max: float64(q.CPU) / milli}, Memory: client.Quota{Used: &memory, Max: float64(q.Memory)}, Disk: client.Quota{Used: &disk, Max: float64(q.Disk)},
-		Connections: client.Quota{Max: float64(q.Connections)}, RequestsPerSecond: client.Quota{Max: q.RequestsPerSecond},
-	}
+	t.Workspaces.Used, t.CPU.Used, t.Memory.Used, t.Disk.Used = &count, &cpu, &memory, &disk
 	if n, ok := s.cfg.Guard.Open.Count(name); ok {
 		t.Connections.Used = new(float64(n))
 	}

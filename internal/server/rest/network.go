@@ -13,7 +13,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-func (s *Server) networkRoutes() {
+func (s workspaceRoutes) network() {
 	onRecord(s, s.op(http.MethodPost, onePath+"/network", "change-network", "Add hosts to those that a workspace may reach, or remove some; the rest of its policy stays"), s.changeNetwork)
 }
 
@@ -23,7 +23,7 @@ type networkInput struct {
 }
 
 // changeNetwork changes the allow rules of the present policy, by the rules of changeWorkspace.
-func (s *Server) changeNetwork(ctx context.Context, r registry.Record, in *networkInput) (*body[Workspace], error) {
+func (s workspaceRoutes) changeNetwork(ctx context.Context, r registry.Record, in *networkInput) (*body[Workspace], error) {
 	if len(in.Body.Allow) == 0 && len(in.Body.Remove) == 0 {
 		return nil, fmt.Errorf("network of workspace %s: %w: give allow, remove or both", in.ID, fault.InvalidArgument)
 	}

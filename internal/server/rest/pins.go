@@ -72,7 +72,7 @@ type PinnedState struct {
 }
 
 // pinState keeps a state of a workspace as it is for the requests that follow.
-func (s *Server) pinState(ctx context.Context, ws *workspace.Workspace, in *SnapshotTarget) (*body[PinnedState], error) {
+func (s snapshotRoutes) pinState(ctx context.Context, ws *workspace.Workspace, in *SnapshotTarget) (*body[PinnedState], error) {
 	files, err := s.stateFiles(ctx, ws, in.Snapshot, in.CrossSession)
 	if err != nil {
 		return nil, err

@@ -11,11 +11,12 @@ import (
 	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/shellwire"
+	"github.com/croft-run/croft/workspace"
 )
 
 const portPath = onePath + "/ports/{port}"
 
-func (s *Server) portOp() huma.Operation {
+func (s processRoutes) portOp() huma.Operation {
 	op := s.op(http.MethodGet, portPath, "dial", "Connect to a TCP port of the workspace over a WebSocket")
 	op.Description = "The port is one on which a process of the workspace listens on its loopback. Binary messages are the bytes of the " +
 		"connection. The text message {\"type\": \"eof\"} ends the direction of its sender, {\"type\": \"error\", \"error\": ...} says that the " +
@@ -29,11 +30,7 @@ type portInput struct {
 	Port int `path:"port" minimum:"1" maximum:"65535" doc:"TCP port"`
 }
 
-func (s *Server) connectPort(ctx context.Context, in *portInput) (*huma.StreamResponse, error) {
-	ws, err := s.liveWorkspace(ctx, in.Target)
-	if err != nil {
-		return nil, err
-	}
+func (s processRoutes) connectPort(ctx context.Context, ws *workspace.Workspace, in *portInput) (*huma.StreamResponse, error) {
 	conn, err := ws.Dial(ctx, in.Port)
 	if err != nil {
 		return nil, err

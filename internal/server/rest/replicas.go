@@ -7,7 +7,7 @@ import (
 	"github.com/croft-run/croft/registry"
 )
 
-func (s *Server) replicaRoutes() {
+func replicaRoutes(s *Server) {
 	const all = "/v1/replicas"
 	handle(s, operatorOnly(s.op(http.MethodGet, all, "list-replicas", "The replicas of the cluster, those that are gone included; none without a cluster")), s.listReplicas)
 	handle(s, operatorOnly(s.op(http.MethodDelete, all+"/{node}", "forget-replica", "Give up a replica that is gone for good, with the workspaces on its host")), s.forgetReplica)

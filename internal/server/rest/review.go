@@ -20,11 +20,11 @@ import (
 	"github.com/croft-run/croft/workspace"
 )
 
-func (s *Server) reviewRoutes() {
+func (s reviewRoutes) register() {
 	patch := shown(s.op(http.MethodGet, onePath+"/patch", "patch", "What differs between two states of a workspace, as a patch that git apply takes"))
 	patch.Responses["200"] = &huma.Response{Description: "the patch", Content: map[string]*huma.MediaType{"text/x-patch": {Schema: &huma.Schema{Type: huma.TypeString}}}}
 	onWorkspace(s, patch, s.writePatch)
-	onWorkspace(s, s.op(http.MethodPost, onePath+"/revert", "revert", "Take changes of a workspace back, by file or by hunk, after a snapshot"), s.revertChanges)
+	onWorkspace(s, s.op(http.MethodPost, onePath+"/revert", "revert", "Take changes of a workspace back, by file or by hunk, after a snapshot"), revertChanges)
 	onWorkspace(s, operatorOnly(s.op(http.MethodPost, onePath+"/apply-to-host", "apply-to-host", "Merge the changes of a workspace into a directory of the server's host, all or nothing")), s.applyToHost)
 	handle(s, operatorOnly(s.op(http.MethodGet, "/v1/host-roots", "list-host-roots", "The directories of the host to which changes may be applied, which the operator lists")), s.listHostRoots)
 }
@@ -38,13 +38,13 @@ type patchInput struct {
 	Ignored bool     `query:"ignored" doc:"with what .gitignore excludes, and caches"`
 }
 
-func (s *Server) writePatch(ctx context.Context, ws *workspace.Workspace, in *patchInput) (*huma.StreamResponse, error) {
+func (s reviewRoutes) writePatch(ctx context.Context, ws *workspace.Workspace, in *patchInput) (*huma.StreamResponse, error) {
 	hunks, err := snapshot.ParseHunks(in.Hunks)
 	if err != nil {
 		return nil, badParameter("hunk", "%v", err)
 	}
 	only := slices.Concat(in.Paths, hunks.Paths())
-	d, err := s.diffStates(ctx, ws, &diffInput{Target: in.Target, From: in.From, To: in.To, Paths: only, Text: true, Binary: true, Ignored: in.Ignored})
+	d, err := snapshotRoutes{s.Server}.diffStates(ctx, ws, &diffInput{Target: in.Target, From: in.From, To: in.To, Paths: only, Text: true, Binary: true, Ignored: in.Ignored})
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ type revertInput struct {
 	Body client.RevertOptions
 }
 
-func (s *Server) revertChanges(ctx context.Context, ws *workspace.Workspace, in *revertInput) (*body[client.Reverted], error) {
+func revertChanges(ctx context.Context, ws *workspace.Workspace, in *revertInput) (*body[client.Reverted], error) {
 	res, err := history.Revert(ctx, ws, &history.RevertOptions{From: in.Body.From, Paths: in.Body.Paths, Hunks: in.Body.Hunks, Shown: in.Body.Shown})
 	if err != nil {
 		return nil, err
@@ -112,7 +112,7 @@ type hostApplyInput struct {
 }
 
 // applyToHost merges the changes of a workspace into a directory, as croft ws apply does.
-func (s *Server) applyToHost(ctx context.Context, ws *workspace.Workspace, in *hostApplyInput) (*body[snapshot.Applied], error) {
+func (s reviewRoutes) applyToHost(ctx context.Context, ws *workspace.Workspace, in *hostApplyInput) (*body[snapshot.Applied], error) {
 	b := in.Body
 	dir, err := s.checkHostDir(b.Dir)
 	if err != nil {
@@ -145,15 +145,11 @@ func (s *Server) applyToHost(ctx context.Context, ws *workspace.Workspace, in *h
 			return nil, err
 		}
 	}
-	res, err := snapshot.ApplyCompared(ctx, base, theirs, d, dir, ws.ID(), in.ID, opts)
-	if err != nil {
-		return nil, err
-	}
-	return &body[snapshot.Applied]{*res}, nil
+	return replyTo(snapshot.ApplyCompared(ctx, base, theirs, d, dir, ws.ID(), in.ID, opts))
 }
 
 // checkHostDir returns a directory of the host without symlinks, if it is in a configured one.
-func (s *Server) checkHostDir(dir string) (string, error) {
+func (s reviewRoutes) checkHostDir(dir string) (string, error) {
 	roots := s.hostRoots()
 	if len(roots) == 0 {
 		err := fmt.Errorf("directory %.200q: %w: no directory of this host is configured", dir, fault.PermissionDenied)
@@ -183,7 +179,7 @@ func (s *Server) checkHostDir(dir string) (string, error) {
 	return real, nil
 }
 
-func (s *Server) hostRoots() []string {
+func (s reviewRoutes) hostRoots() []string {
 	if s.cfg.Host.Roots == nil {
 		return nil
 	}
@@ -195,6 +191,6 @@ type HostRoots struct {
 	Roots []string `json:"roots"`
 }
 
-func (s *Server) listHostRoots(context.Context, *none) (*body[HostRoots], error) {
+func (s reviewRoutes) listHostRoots(context.Context, *none) (*body[HostRoots], error) {
 	return &body[HostRoots]{HostRoots{append([]string{}, s.hostRoots()...)}}, nil
 }

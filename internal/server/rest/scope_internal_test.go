@@ -21,7 +21,7 @@ func TestRoutesAreNotShownByDefault(t *testing.T) {
 	}
 	s.register()
 	made := s.op(http.MethodGet, onePath+"/made-up", "made-up", "A route that nobody has thought of")
-	handle(s, made, s.showMe)
+	handle(s, made, showMe)
 	ctx := auth.With(t.Context(), auth.Principal{Tenant: "red", Scope: auth.Read, Workspace: "aaaaaaaaaaaaaaaaaaaa"})
 	r := httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx)
 	if err := s.checkShare(r, made.Method+" "+made.Path); fault.Of(err) != fault.PermissionDenied {

@@ -9,9 +9,9 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-func (s *Server) searchRoutes() {
-	onWorkspace(s, shown(s.op(http.MethodGet, onePath+"/glob", "glob", "Paths that match a pattern")), s.globPaths)
-	onWorkspace(s, shown(s.op(http.MethodGet, onePath+"/grep", "grep", "Lines that match a regular expression, and what was not searched")), s.grepFiles)
+func (s fileRoutes) search() {
+	onWorkspace(s, shown(s.op(http.MethodGet, onePath+"/glob", "glob", "Paths that match a pattern")), globPaths)
+	onWorkspace(s, shown(s.op(http.MethodGet, onePath+"/grep", "grep", "Lines that match a regular expression, and what was not searched")), grepFiles)
 	onWorkspace(s, s.watchOp(), s.watchPath)
 }
 
@@ -26,7 +26,7 @@ type globInput struct {
 	Limit     int    `query:"limit" doc:"maximum number of paths; 0 is no limit"`
 }
 
-func (s *Server) globPaths(ctx context.Context, ws *workspace.Workspace, in *globInput) (*body[driver.GlobResult], error) {
+func globPaths(ctx context.Context, ws *workspace.Workspace, in *globInput) (*body[driver.GlobResult], error) {
 	res, err := ws.Glob(ctx, in.Pattern, &driver.GlobOptions{
 		Path: in.Path, GitIgnore: in.GitIgnore, Hidden: in.Hidden, Dirs: in.Dirs, Stat: in.Stat, Limit: in.Limit,
 	})
@@ -55,7 +55,7 @@ type grepInput struct {
 	MaxTime     string   `query:"maxtime" doc:"a duration such as 5s"`
 }
 
-func (s *Server) grepFiles(ctx context.Context, ws *workspace.Workspace, in *grepInput) (*body[driver.GrepResult], error) {
+func grepFiles(ctx context.Context, ws *workspace.Workspace, in *grepInput) (*body[driver.GrepResult], error) {
 	limit, err := parseDuration("maxtime", in.MaxTime)
 	if err != nil {
 		return nil, err

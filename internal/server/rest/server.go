@@ -15,6 +15,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/croft-run/croft/auth"
+	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/keylock"
@@ -88,10 +89,10 @@ type Config struct {
 	// workspace, by its id; nil replaces none.
 	Commands func(id string) profile.Commands
 
-	// Tenants lists the tenants of the configuration, and QuotaOf returns the quotas of one. Nil
+	// Tenants lists the tenants of the configuration, and QuotaOf returns one with its quotas. Nil
 	// is none.
 	Tenants func() []string
-	QuotaOf func(tenant string) TenantQuota
+	QuotaOf func(tenant string) client.Tenant
 
 	// Host says to which directories of this host changes may be applied.
 	Host HostApply

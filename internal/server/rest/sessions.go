@@ -19,22 +19,22 @@ const (
 	sessionPath  = sessionsPath + "/{sid}"
 )
 
-func (s *Server) sessionRoutes() {
-	onWorkspace(s, s.op(http.MethodPost, sessionsPath, "start-session", "Start a command as a background session"), s.startSession)
-	onWorkspace(s, shown(s.op(http.MethodGet, sessionsPath, "list-sessions", "List sessions, recently ended ones included")), s.listSessions)
-	onSession(s, shown(s.op(http.MethodGet, sessionPath, "show-session", "State of a session; after its end, the result without output")), s.showSession)
-	onSession(s, s.op(http.MethodDelete, sessionPath, "forget-session", "Delete a session, and kill its processes"), s.forgetSession)
-	onSession(s, s.op(http.MethodPost, sessionPath+"/poll", "poll-session", "Output that no poll returned before"), s.pollSession)
-	onSession(s, shown(s.op(http.MethodGet, sessionPath+"/log", "read-log", "A part of a log, from any offset; moves no cursor")), s.readLog)
+func (s processRoutes) sessions() {
+	onWorkspace(s, s.op(http.MethodPost, sessionsPath, "start-session", "Start a command as a background session"), startSession)
+	onWorkspace(s, shown(s.op(http.MethodGet, sessionsPath, "list-sessions", "List sessions, recently ended ones included")), listSessions)
+	onSession(s, shown(s.op(http.MethodGet, sessionPath, "show-session", "State of a session; after its end, the result without output")), showSession)
+	onSession(s, s.op(http.MethodDelete, sessionPath, "forget-session", "Delete a session, and kill its processes"), forgetSession)
+	onSession(s, s.op(http.MethodPost, sessionPath+"/poll", "poll-session", "Output that no poll returned before"), pollSession)
+	onSession(s, shown(s.op(http.MethodGet, sessionPath+"/log", "read-log", "A part of a log, from any offset; moves no cursor")), readLog)
 	onSession(s, s.followOp(), s.followLog)
 	input := s.op(http.MethodPost, sessionPath+"/stdin", "write-stdin", "Write the body to standard input; waits while the pipe is full")
 	input.RequestBody = &huma.RequestBody{Required: true, Content: octetResponse("").Content}
 	input.MaxBodyBytes = 0 // it is a stream
-	onSession(s, input, s.writeStdin)
-	onSession(s, s.op(http.MethodPost, sessionPath+"/stdin/close", "close-stdin", "End standard input; on a terminal, send end-of-file"), s.closeStdin)
-	onSession(s, s.op(http.MethodPost, sessionPath+"/resize", "resize-session", "Tell a terminal its new size"), s.resizeSession)
-	onSession(s, s.op(http.MethodPost, sessionPath+"/signal", "signal-session", "Send a signal to the foreground group"), s.signalSession)
-	onSession(s, s.op(http.MethodPost, sessionPath+"/kill", "kill-session", "End the whole tree: SIGTERM, then SIGKILL after grace"), s.killSession)
+	onSession(s, input, writeStdin)
+	onSession(s, s.op(http.MethodPost, sessionPath+"/stdin/close", "close-stdin", "End standard input; on a terminal, send end-of-file"), closeStdin)
+	onSession(s, s.op(http.MethodPost, sessionPath+"/resize", "resize-session", "Tell a terminal its new size"), resizeSession)
+	onSession(s, s.op(http.MethodPost, sessionPath+"/signal", "signal-session", "Send a signal to the foreground group"), signalSession)
+	onSession(s, s.op(http.MethodPost, sessionPath+"/kill", "kill-session", "End the whole tree: SIGTERM, then SIGKILL after grace"), killSession)
 	onSession(s, shown(s.op(http.MethodGet, sessionPath+"/wait", "wait-session", "Wait for the end and answer with the result, output included")), s.waitSession)
 	onSession(s, s.attachOp(), s.attachSession)
 }
@@ -51,7 +51,7 @@ func (t SessionTarget) session() string { return t.Session }
 func onSession[I any, P interface {
 	targeted[I]
 	session() string
-}, O any](s *Server, op huma.Operation, f func(context.Context, *workspace.Session, *I) (*O, error)) {
+}, O any](s routes, op huma.Operation, f func(context.Context, *workspace.Session, *I) (*O, error)) {
 	onWorkspace[I, P](s, op, func(ctx context.Context, ws *workspace.Workspace, in *I) (*O, error) {
 		session, err := ws.Attach(ctx, P(in).session())
 		if err != nil {
@@ -67,7 +67,7 @@ type startInput struct {
 }
 
 // startSession starts a session that does not end with a connection.
-func (s *Server) startSession(ctx context.Context, ws *workspace.Workspace, in *startInput) (*body[driver.SessionInfo], error) {
+func startSession(ctx context.Context, ws *workspace.Workspace, in *startInput) (*body[driver.SessionInfo], error) {
 	cmd, err := in.Body.Decode()
 	if err != nil {
 		return nil, err
@@ -86,7 +86,7 @@ type Sessions struct {
 	Sessions []driver.SessionInfo `json:"sessions"`
 }
 
-func (s *Server) listSessions(ctx context.Context, ws *workspace.Workspace, _ *Target) (*body[Sessions], error) {
+func listSessions(ctx context.Context, ws *workspace.Workspace, _ *Target) (*body[Sessions], error) {
 	list, err := ws.Sessions(ctx)
 	if list == nil {
 		list = []driver.SessionInfo{}
@@ -94,11 +94,11 @@ func (s *Server) listSessions(ctx context.Context, ws *workspace.Workspace, _ *T
 	return &body[Sessions]{Sessions{list}}, err
 }
 
-func (s *Server) showSession(ctx context.Context, session *workspace.Session, _ *SessionTarget) (*body[driver.SessionInfo], error) {
+func showSession(ctx context.Context, session *workspace.Session, _ *SessionTarget) (*body[driver.SessionInfo], error) {
 	return reply(session.State(ctx))
 }
 
-func (s *Server) forgetSession(ctx context.Context, session *workspace.Session, _ *SessionTarget) (*none, error) {
+func forgetSession(ctx context.Context, session *workspace.Session, _ *SessionTarget) (*none, error) {
 	return nil, session.Close(ctx)
 }
 
@@ -107,7 +107,7 @@ type pollInput struct {
 	Limit int64 `query:"limit" doc:"maximum number of bytes; 0 is 64 KiB"`
 }
 
-func (s *Server) pollSession(ctx context.Context, session *workspace.Session, in *pollInput) (*body[driver.Poll], error) {
+func pollSession(ctx context.Context, session *workspace.Session, in *pollInput) (*body[driver.Poll], error) {
 	return reply(session.Poll(ctx, in.Limit))
 }
 
@@ -125,11 +125,11 @@ func streamOf(name string) driver.Stream {
 	return driver.Stream(name)
 }
 
-func (s *Server) readLog(ctx context.Context, session *workspace.Session, in *logInput) (*body[driver.LogChunk], error) {
+func readLog(ctx context.Context, session *workspace.Session, in *logInput) (*body[driver.LogChunk], error) {
 	return reply(session.Log(ctx, streamOf(in.Stream), in.Offset, in.Limit))
 }
 
-func (s *Server) followOp() huma.Operation {
+func (s processRoutes) followOp() huma.Operation {
 	op := shown(s.op(http.MethodGet, sessionPath+"/follow", "follow-log", "Stream a log and new output until the command ends"))
 	op.Responses["200"] = octetResponse("the output")
 	return op
@@ -141,7 +141,7 @@ type followInput struct {
 	Offset int64  `query:"offset" doc:"first byte"`
 }
 
-func (s *Server) followLog(ctx context.Context, session *workspace.Session, in *followInput) (*huma.StreamResponse, error) {
+func (s processRoutes) followLog(ctx context.Context, session *workspace.Session, in *followInput) (*huma.StreamResponse, error) {
 	// Errors of the request are answered before the stream begins.
 	if _, err := session.Log(ctx, streamOf(in.Stream), in.Offset, 1); err != nil {
 		return nil, err
@@ -172,7 +172,7 @@ type stdinInput struct {
 	streamBody
 }
 
-func (s *Server) writeStdin(ctx context.Context, session *workspace.Session, in *stdinInput) (*none, error) {
+func writeStdin(ctx context.Context, session *workspace.Session, in *stdinInput) (*none, error) {
 	buf := make([]byte, shellwire.ChunkSize)
 	for {
 		n, err := clientBody{in.stream}.Read(buf)
@@ -190,7 +190,7 @@ func (s *Server) writeStdin(ctx context.Context, session *workspace.Session, in 
 	}
 }
 
-func (s *Server) closeStdin(ctx context.Context, session *workspace.Session, _ *SessionTarget) (*none, error) {
+func closeStdin(ctx context.Context, session *workspace.Session, _ *SessionTarget) (*none, error) {
 	return nil, session.CloseStdin(ctx)
 }
 
@@ -199,7 +199,7 @@ type resizeInput struct {
 	Body driver.Size
 }
 
-func (s *Server) resizeSession(ctx context.Context, session *workspace.Session, in *resizeInput) (*none, error) {
+func resizeSession(ctx context.Context, session *workspace.Session, in *resizeInput) (*none, error) {
 	return nil, session.Resize(ctx, in.Body)
 }
 
@@ -213,7 +213,7 @@ type signalInput struct {
 	Body Signal
 }
 
-func (s *Server) signalSession(ctx context.Context, session *workspace.Session, in *signalInput) (*none, error) {
+func signalSession(ctx context.Context, session *workspace.Session, in *signalInput) (*none, error) {
 	return nil, session.Signal(ctx, in.Body.Signal)
 }
 
@@ -222,7 +222,7 @@ type killInput struct {
 	Grace string `query:"grace" doc:"a duration such as 5s; default SIGKILL at once"`
 }
 
-func (s *Server) killSession(ctx context.Context, session *workspace.Session, in *killInput) (*none, error) {
+func killSession(ctx context.Context, session *workspace.Session, in *killInput) (*none, error) {
 	grace, err := parseDuration("grace", in.Grace)
 	if err != nil {
 		return nil, err
@@ -235,7 +235,7 @@ type waitInput struct {
 	Timeout string `query:"timeout" doc:"time-out, with deadline exceeded; the command continues"`
 }
 
-func (s *Server) waitSession(ctx context.Context, session *workspace.Session, in *waitInput) (*body[driver.Result], error) {
+func (s processRoutes) waitSession(ctx context.Context, session *workspace.Session, in *waitInput) (*body[driver.Result], error) {
 	limit, err := parseDuration("timeout", in.Timeout)
 	if err != nil {
 		return nil, err

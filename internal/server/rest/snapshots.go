@@ -27,19 +27,19 @@ const (
 	Origin = history.Origin
 )
 
-func (s *Server) snapshotRoutes() {
+func (s snapshotRoutes) register() {
 	const snapshots = onePath + "/snapshots"
-	onWorkspace(s, s.op(http.MethodPost, snapshots, "take-snapshot", "Take a snapshot of the files"), s.takeSnapshot)
-	onWorkspace(s, shown(s.op(http.MethodGet, snapshots, "list-snapshots", "Snapshots of a workspace, the newest first")), s.listSnapshots)
-	onWorkspace(s, s.op(http.MethodDelete, snapshots+"/{snapshot}", "delete-snapshot", "Forget a snapshot"), s.deleteSnapshot)
-	onWorkspace(s, s.op(http.MethodPost, snapshots+"/{snapshot}/rollback", "rollback", "Return to a snapshot in place; the answer is the snapshot of the previous state"), s.rollbackWorkspace)
-	onWorkspace(s, s.op(http.MethodPost, onePath+"/seal", "seal", "Make the files a layer from which workspaces start"), s.sealWorkspace)
+	onWorkspace(s, s.op(http.MethodPost, snapshots, "take-snapshot", "Take a snapshot of the files"), takeSnapshot)
+	onWorkspace(s, shown(s.op(http.MethodGet, snapshots, "list-snapshots", "Snapshots of a workspace, the newest first")), listSnapshots)
+	onWorkspace(s, s.op(http.MethodDelete, snapshots+"/{snapshot}", "delete-snapshot", "Forget a snapshot"), deleteSnapshot)
+	onWorkspace(s, s.op(http.MethodPost, snapshots+"/{snapshot}/rollback", "rollback", "Return to a snapshot in place; the answer is the snapshot of the previous state"), rollbackWorkspace)
+	onWorkspace(s, s.op(http.MethodPost, onePath+"/seal", "seal", "Make the files a layer from which workspaces start"), sealWorkspace)
 	onRecord(s, s.op(http.MethodPost, onePath+"/fork", "fork", "Open new workspaces from a snapshot of this one, or from its present state"), s.forkWorkspace)
 	onWorkspace(s, s.op(http.MethodPost, onePath+"/apply", "apply", "Merge the changes of another workspace into this one, all or nothing"), s.applyChanges)
 	onWorkspace(s, shown(s.op(http.MethodGet, onePath+"/diff", "diff", "What differs between two states of a workspace")), s.diffStates)
 	onWorkspace(s, s.op(http.MethodPost, snapshots+"/{snapshot}/pin", "snapshot-pin", "Keep a state readable as it is now, @now above all, for the requests that follow"), s.pinState)
-	onSnapshot(s, shown(s.op(http.MethodGet, snapshots+"/{snapshot}/stat", "snapshot-stat", "Describe what is at a path of a snapshot")), s.snapshotStat)
-	onSnapshot(s, shown(s.op(http.MethodGet, snapshots+"/{snapshot}/readdir", "snapshot-readdir", "List a directory of a snapshot, one level")), s.snapshotReadDir)
+	onSnapshot(s, shown(s.op(http.MethodGet, snapshots+"/{snapshot}/stat", "snapshot-stat", "Describe what is at a path of a snapshot")), snapshotStat)
+	onSnapshot(s, shown(s.op(http.MethodGet, snapshots+"/{snapshot}/readdir", "snapshot-readdir", "List a directory of a snapshot, one level")), snapshotReadDir)
 	read := shown(s.op(http.MethodGet, snapshots+"/{snapshot}/files", "snapshot-read", "The content of a file of a snapshot"))
 	read.Responses["200"] = octetResponse("the content")
 	onSnapshot(s, read, s.snapshotRead)
@@ -69,7 +69,7 @@ type takeSnapshotInput struct {
 	Body TakeSnapshot
 }
 
-func (s *Server) takeSnapshot(ctx context.Context, ws *workspace.Workspace, in *takeSnapshotInput) (*body[driver.SnapshotInfo], error) {
+func takeSnapshot(ctx context.Context, ws *workspace.Workspace, in *takeSnapshotInput) (*body[driver.SnapshotInfo], error) {
 	take := ws.Snapshot
 	if in.Body.Processes {
 		take = ws.Checkpoint
@@ -82,7 +82,7 @@ type sealInput struct {
 	Body SnapshotRequest
 }
 
-func (s *Server) sealWorkspace(ctx context.Context, ws *workspace.Workspace, in *sealInput) (*body[driver.SnapshotInfo], error) {
+func sealWorkspace(ctx context.Context, ws *workspace.Workspace, in *sealInput) (*body[driver.SnapshotInfo], error) {
 	return reply(ws.Seal(ctx, in.Body.snapshotOptions()))
 }
 
@@ -98,7 +98,7 @@ type listSnapshotsInput struct {
 	Origin       bool `query:"origin" doc:"and at the end the one that the workspace started from, where it is still there"`
 }
 
-func (s *Server) listSnapshots(ctx context.Context, ws *workspace.Workspace, in *listSnapshotsInput) (*body[Snapshots], error) {
+func listSnapshots(ctx context.Context, ws *workspace.Workspace, in *listSnapshotsInput) (*body[Snapshots], error) {
 	list, err := ws.Snapshots(ctx, &driver.ListSnapshotsOptions{SnapshotAccess: driver.SnapshotAccess{CrossSession: in.CrossSession}, Limit: in.Limit, Origin: in.Origin})
 	if list == nil {
 		list = []driver.SnapshotInfo{}
@@ -117,11 +117,11 @@ func (in *SnapshotTarget) access() *driver.SnapshotAccess {
 	return &driver.SnapshotAccess{CrossSession: in.CrossSession}
 }
 
-func (s *Server) deleteSnapshot(ctx context.Context, ws *workspace.Workspace, in *SnapshotTarget) (*none, error) {
+func deleteSnapshot(ctx context.Context, ws *workspace.Workspace, in *SnapshotTarget) (*none, error) {
 	return nil, ws.DeleteSnapshot(ctx, in.Snapshot, in.access())
 }
 
-func (s *Server) rollbackWorkspace(ctx context.Context, ws *workspace.Workspace, in *SnapshotTarget) (*body[driver.SnapshotInfo], error) {
+func rollbackWorkspace(ctx context.Context, ws *workspace.Workspace, in *SnapshotTarget) (*body[driver.SnapshotInfo], error) {
 	return reply(ws.Rollback(ctx, in.Snapshot, in.access()))
 }
 
@@ -137,7 +137,7 @@ type forkInput struct {
 const maxForks = 1000
 
 // forkWorkspace opens workspaces like this one, from a state of it: all of them or none.
-func (s *Server) forkWorkspace(ctx context.Context, r registry.Record, in *forkInput) (*body[Forked], error) {
+func (s snapshotRoutes) forkWorkspace(ctx context.Context, r registry.Record, in *forkInput) (*body[Forked], error) {
 	if in.Body.Count < 0 || in.Body.Count > maxForks {
 		return nil, fmt.Errorf("fork %d times: %w: count must be 1 to %d; 0 is 1", in.Body.Count, fault.InvalidArgument, maxForks)
 	}
@@ -154,7 +154,7 @@ func (s *Server) forkWorkspace(ctx context.Context, r registry.Record, in *forkI
 		child, err := s.forkOne(ws.Progress(ctx), r, info.ID, &in.Body, i)
 		if err != nil {
 			for _, done := range out.Workspaces {
-				s.removeUnopened(ctx, done.ID)
+				workspaceRoutes{s.Server}.removeUnopened(ctx, done.ID)
 			}
 			return nil, err
 		}
@@ -181,7 +181,7 @@ func forkedFrom(ctx context.Context, ws *workspace.Workspace, f *Fork) (driver.S
 	return list[at], nil
 }
 
-func (s *Server) forkOne(ctx context.Context, r registry.Record, from string, f *Fork, i int) (Workspace, error) {
+func (s snapshotRoutes) forkOne(ctx context.Context, r registry.Record, from string, f *Fork, i int) (Workspace, error) {
 	name := f.Name
 	if f.Name != "" && f.Count > 0 {
 		name = fmt.Sprintf("%s-%d", f.Name, i+1)
@@ -190,9 +190,9 @@ func (s *Server) forkOne(ctx context.Context, r registry.Record, from string, f 
 	if err != nil {
 		return Workspace{}, err
 	}
-	out, err := s.acquireAndShow(ctx, created.ID)
+	out, err := workspaceRoutes{s.Server}.acquireAndShow(ctx, created.ID)
 	if err != nil {
-		s.removeUnopened(ctx, created.ID)
+		workspaceRoutes{s.Server}.removeUnopened(ctx, created.ID)
 		return Workspace{}, err
 	}
 	return out.Body, nil
@@ -206,7 +206,7 @@ type applyInput struct {
 	Body Apply
 }
 
-func (s *Server) applyChanges(ctx context.Context, target *workspace.Workspace, in *applyInput) (*body[snapshot.Applied], error) {
+func (s snapshotRoutes) applyChanges(ctx context.Context, target *workspace.Workspace, in *applyInput) (*body[snapshot.Applied], error) {
 	source, err := s.liveWorkspace(ctx, Target{ID: in.Body.Source, Owner: in.Owner})
 	if err != nil {
 		return nil, err
@@ -214,17 +214,13 @@ func (s *Server) applyChanges(ctx context.Context, target *workspace.Workspace, 
 	if source.ID() == target.ID() {
 		return nil, badParameter("source", "%q is the workspace itself", in.Body.Source)
 	}
-	res, err := history.Apply(ctx, source, target, &history.ApplyOptions{
+	return replyTo(history.Apply(ctx, source, target, &history.ApplyOptions{
 		From: in.Body.From, DryRun: in.Body.DryRun,
 		MergeOptions: snapshot.MergeOptions{
 			Only: in.Body.Paths, Hunks: in.Body.Hunks, Markers: in.Body.Markers, Autorun: in.Body.AllowAutorun, Ignored: in.Body.Ignored,
 			Ours: "workspace " + in.ID, Theirs: "workspace " + in.Body.Source,
 		},
-	})
-	if err != nil {
-		return nil, err
-	}
-	return &body[snapshot.Applied]{*res}, nil
+	}))
 }
 
 type diffInput struct {
@@ -239,7 +235,7 @@ type diffInput struct {
 	Ignored      bool     `query:"ignored" doc:"with what .gitignore excludes, and caches; otherwise leftOut lists them"`
 }
 
-func (s *Server) diffStates(ctx context.Context, ws *workspace.Workspace, in *diffInput) (*body[snapshot.Comparison], error) {
+func (s snapshotRoutes) diffStates(ctx context.Context, ws *workspace.Workspace, in *diffInput) (*body[snapshot.Comparison], error) {
 	ctx = sharedContext(ctx, in.From, in.To)
 	from, err := s.comparedTree(ctx, ws, in, in.From, Origin)
 	if err != nil {
@@ -249,24 +245,20 @@ func (s *Server) diffStates(ctx context.Context, ws *workspace.Workspace, in *di
 	if err != nil {
 		return nil, err
 	}
-	out, err := snapshot.Diff(ctx, from, to, &snapshot.DiffOptions{
+	return replyTo(snapshot.Diff(ctx, from, to, &snapshot.DiffOptions{
 		Text: in.Text, Binary: in.Binary, Context: in.Context, Only: in.Paths, NoGit: true, NoIgnored: !in.Ignored,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return &body[snapshot.Comparison]{*out}, nil
+	}))
 }
 
 // comparedTree returns one side of a comparison: a state of the workspace, or
 // template:NAME, workspace:NAME or dir:PATH.
-func (s *Server) comparedTree(ctx context.Context, ws *workspace.Workspace, in *diffInput, name, otherwise string) (snapshot.Tree, error) {
+func (s snapshotRoutes) comparedTree(ctx context.Context, ws *workspace.Workspace, in *diffInput, name, otherwise string) (snapshot.Tree, error) {
 	if name == "" {
 		name = otherwise
 	}
 	switch word, rest, _ := strings.Cut(name, ":"); word {
 	case "template":
-		c, err := s.templateCatalog()
+		c, err := s.templateCatalog(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -275,7 +267,7 @@ func (s *Server) comparedTree(ctx context.Context, ws *workspace.Workspace, in *
 		if err := auth.RequireOperator(ctx, "diff: a directory of the host"); err != nil {
 			return nil, err
 		}
-		c, err := s.templateCatalog()
+		c, err := s.templateCatalog(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -294,7 +286,7 @@ func (s *Server) comparedTree(ctx context.Context, ws *workspace.Workspace, in *
 	return snapshot.Files(files), nil
 }
 
-func (s *Server) stateFiles(ctx context.Context, ws *workspace.Workspace, name string, crossSession bool) (*driver.FS, error) {
+func (s snapshotRoutes) stateFiles(ctx context.Context, ws *workspace.Workspace, name string, crossSession bool) (*driver.FS, error) {
 	if isPin(name) {
 		return s.pins.get(ws.ID(), name)
 	}
@@ -312,7 +304,7 @@ type snapshotPathInput struct {
 
 // onSnapshot is handle for a route that takes the files of a snapshot, and a path
 // in them.
-func onSnapshot[O any](s *Server, op huma.Operation, f func(ctx context.Context, files *driver.FS, name string, in *snapshotPathInput) (*O, error)) {
+func onSnapshot[O any](s snapshotRoutes, op huma.Operation, f func(ctx context.Context, files *driver.FS, name string, in *snapshotPathInput) (*O, error)) {
 	onWorkspace(s, op, func(ctx context.Context, ws *workspace.Workspace, in *snapshotPathInput) (*O, error) {
 		name := path.Clean(in.Path)
 		if !driver.ValidName(name) {
@@ -326,11 +318,11 @@ func onSnapshot[O any](s *Server, op huma.Operation, f func(ctx context.Context,
 	})
 }
 
-func (s *Server) snapshotStat(ctx context.Context, files *driver.FS, name string, in *snapshotPathInput) (*body[driver.Info], error) {
+func snapshotStat(ctx context.Context, files *driver.FS, name string, in *snapshotPathInput) (*body[driver.Info], error) {
 	return reply(files.Stat(ctx, name, &driver.StatOptions{NoFollow: in.NoFollow, Digest: in.Digest}))
 }
 
-func (s *Server) snapshotReadDir(ctx context.Context, files *driver.FS, name string, _ *snapshotPathInput) (*body[Entries], error) {
+func snapshotReadDir(ctx context.Context, files *driver.FS, name string, _ *snapshotPathInput) (*body[Entries], error) {
 	entries, err := files.ReadDir(ctx, name)
 	if entries == nil {
 		entries = []driver.Info{}
@@ -338,11 +330,11 @@ func (s *Server) snapshotReadDir(ctx context.Context, files *driver.FS, name str
 	return &body[Entries]{Entries{entries}}, err
 }
 
-func (s *Server) snapshotRead(ctx context.Context, files *driver.FS, name string, in *snapshotPathInput) (*huma.StreamResponse, error) {
+func (s snapshotRoutes) snapshotRead(ctx context.Context, files *driver.FS, name string, in *snapshotPathInput) (*huma.StreamResponse, error) {
 	part := driver.ReadOptions{Offset: in.Offset, Limit: in.Limit}
 	r, info, err := files.Read(ctx, name, &part)
 	if err != nil {
 		return nil, err
 	}
-	return s.streamFile(r, info, part, http.StatusOK), nil
+	return fileRoutes{s.Server}.streamFile(r, info, part, http.StatusOK), nil
 }

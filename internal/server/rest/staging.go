@@ -30,45 +30,55 @@ const (
 	allArtifacts  = "/v1/artifacts"
 )
 
-func (s *Server) stagingRoutes() {
-	handle(s, s.op(http.MethodGet, stagingPath, "load-staging", "The staging metadata of a workspace: staged, prepared and collected files"), s.loadStaging)
-	handle(s, s.op(http.MethodPut, stagingPath, "save-staging", "Replace the staging metadata; the caller holds the lock"), s.saveStaging)
-	handle(s, s.op(http.MethodPost, stagingPath+"/outputs", "record-output", "Add a collection to the staging metadata; does not wait for the lock"), s.recordOutput)
+func (s stagingRoutes) register() {
+	handle(s, s.op(http.MethodGet, stagingPath, "load-staging", "The staging metadata of a workspace: staged, prepared and collected files"),
+		forTarget(s.stagingTarget, s.loadStaging))
+	handle(s, s.op(http.MethodPut, stagingPath, "save-staging", "Replace the staging metadata; the caller holds the lock"),
+		forTarget(s.stagingTarget, s.saveStaging))
+	handle(s, s.op(http.MethodPost, stagingPath+"/outputs", "record-output", "Add a collection to the staging metadata; does not wait for the lock"),
+		forTarget(s.stagingTarget, s.recordOutput))
 	lock := s.op(http.MethodPost, stagingPath+"/lock", "lock-staging", "Lock the staging metadata of a workspace while the request lasts")
 	lock.Description = "The answer begins when the lock is free, and does not end: the client has the lock until it closes the connection. " +
 		"A byte is sent every few seconds."
 	lock.Responses["200"] = octetResponse("the lock")
-	handle(s, lock, s.lockStaging)
-	handle(s, shown(s.op(http.MethodGet, artifactsPath, "list-artifacts", "The artifacts of a workspace, each with its latest version; or all versions of one")), s.listArtifacts)
+	handle(s, lock, forTarget(s.stagingTarget, s.lockStaging))
+	handle(s, shown(s.op(http.MethodGet, artifactsPath, "list-artifacts", "The artifacts of a workspace, each with its latest version; or all versions of one")),
+		forTarget(s.workspaceArtifacts, listArtifacts))
 	handle(s, s.op(http.MethodGet, allArtifacts, "list-all-artifacts", "The artifacts of all workspaces, destroyed ones included, each with its latest version"), s.listAllArtifacts)
 	read := shown(s.op(http.MethodGet, artifactPath, "read-artifact", "The content of an artifact"))
 	read.Description = "The header " + ArtifactHeader + " says which version it is."
 	read.Responses["200"] = octetResponse("the content")
-	handle(s, read, s.readArtifact)
+	handle(s, read, forTarget(s.workspaceArtifacts, readArtifact))
 	save := s.op(http.MethodPut, artifactPath, "save-artifact", "Save a new version of an artifact")
 	save.RequestBody = &huma.RequestBody{Required: true, Content: octetResponse("").Content}
 	save.MaxBodyBytes = 0 // it is a stream
 	handle(s, save, s.saveArtifact)
-	handle(s, s.op(http.MethodDelete, artifactPath, "delete-artifact", "Delete a version of an artifact, or all of them"), s.deleteArtifact)
+	handle(s, s.op(http.MethodDelete, artifactPath, "delete-artifact", "Delete a version of an artifact, or all of them"),
+		forTarget(s.workspaceArtifacts, deleteArtifact))
 }
 
-// stagingTarget returns the id of a workspace, and its artifacts.
-func (s *Server) stagingTarget(ctx context.Context, t Target) (id string, a *stage.Artifacts, err error) {
+// staging is what is stored of a workspace, by its id.
+type staging struct {
+	id        string
+	artifacts *stage.Artifacts
+}
+
+func (s stagingRoutes) stagingTarget(ctx context.Context, t Target) (out staging, err error) {
 	rec, err := s.lookupRecord(ctx, t)
+	if err == nil && (s.cfg.Staging == nil || s.cfg.Artifacts == nil) {
+		err = fmt.Errorf("staging metadata: %w: this server keeps none", fault.Unsupported)
+	}
 	if err != nil {
-		return "", nil, err
+		return out, err
 	}
-	if s.cfg.Staging == nil || s.cfg.Artifacts == nil {
-		return "", nil, fmt.Errorf("staging metadata: %w: this server keeps none", fault.Unsupported)
-	}
-	return rec.ID, s.cfg.Artifacts.In(stage.WorkspacePrefix(rec.Tenant, rec.ID)), nil
+	return staging{rec.ID, s.cfg.Artifacts.In(stage.WorkspacePrefix(rec.Tenant, rec.ID))}, nil
 }
 
 // workspaceArtifacts returns the artifacts of a workspace, which may be gone: they outlive it.
-func (s *Server) workspaceArtifacts(ctx context.Context, t Target) (*stage.Artifacts, error) {
-	_, a, err := s.stagingTarget(ctx, t)
+func (s stagingRoutes) workspaceArtifacts(ctx context.Context, t Target) (*stage.Artifacts, error) {
+	of, err := s.stagingTarget(ctx, t)
 	if fault.Of(err) != fault.NotFound || !driver.ValidID(t.ID) || s.cfg.Artifacts == nil {
-		return a, err
+		return of.artifacts, err
 	}
 	all, lerr := s.listEveryArtifact(ctx)
 	at := slices.IndexFunc(all, func(art tenantArtifact) bool { return art.Workspace == t.ID })
@@ -85,7 +95,7 @@ type tenantArtifact struct {
 }
 
 // listEveryArtifact lists the artifacts that the principal sees, of all workspaces.
-func (s *Server) listEveryArtifact(ctx context.Context) ([]tenantArtifact, error) {
+func (s stagingRoutes) listEveryArtifact(ctx context.Context) ([]tenantArtifact, error) {
 	list, err := s.cfg.Artifacts.In("").List(ctx)
 	var out []tenantArtifact
 	for _, art := range list {
@@ -103,12 +113,8 @@ type StagingMetadata struct {
 	Metadata *stage.Metadata `json:"metadata,omitempty"`
 }
 
-func (s *Server) loadStaging(ctx context.Context, in *Target) (*body[StagingMetadata], error) {
-	id, _, err := s.stagingTarget(ctx, *in)
-	if err != nil {
-		return nil, err
-	}
-	m, err := s.cfg.Staging.Load(ctx, id)
+func (s stagingRoutes) loadStaging(ctx context.Context, of staging, _ *Target) (*body[StagingMetadata], error) {
+	m, err := s.cfg.Staging.Load(ctx, of.id)
 	return &body[StagingMetadata]{StagingMetadata{m}}, err
 }
 
@@ -117,15 +123,11 @@ type stagingInput struct {
 	Body StagingMetadata
 }
 
-func (s *Server) saveStaging(ctx context.Context, in *stagingInput) (*none, error) {
-	id, _, err := s.stagingTarget(ctx, in.Target)
-	if err != nil {
-		return nil, err
-	}
+func (s stagingRoutes) saveStaging(ctx context.Context, of staging, in *stagingInput) (*none, error) {
 	if in.Body.Metadata == nil {
-		return nil, s.cfg.Staging.Delete(ctx, id)
+		return nil, s.cfg.Staging.Delete(ctx, of.id)
 	}
-	return nil, s.cfg.Staging.Save(ctx, id, in.Body.Metadata)
+	return nil, s.cfg.Staging.Save(ctx, of.id, in.Body.Metadata)
 }
 
 type recordInput struct {
@@ -135,21 +137,13 @@ type recordInput struct {
 	}
 }
 
-func (s *Server) recordOutput(ctx context.Context, in *recordInput) (*none, error) {
-	id, _, err := s.stagingTarget(ctx, in.Target)
-	if err != nil {
-		return nil, err
-	}
-	return nil, s.cfg.Staging.Record(ctx, id, in.Body.Output, stage.DefaultHistory)
+func (s stagingRoutes) recordOutput(ctx context.Context, of staging, in *recordInput) (*none, error) {
+	return nil, s.cfg.Staging.Record(ctx, of.id, in.Body.Output, stage.DefaultHistory)
 }
 
-func (s *Server) lockStaging(ctx context.Context, in *Target) (*huma.StreamResponse, error) {
-	id, _, err := s.stagingTarget(ctx, *in)
-	if err != nil {
-		return nil, err
-	}
+func (s stagingRoutes) lockStaging(ctx context.Context, of staging, _ *Target) (*huma.StreamResponse, error) {
 	ctx, cancel := s.untilDrain(ctx)
-	unlock, err := s.cfg.Staging.Lock(ctx, id)
+	unlock, err := s.cfg.Staging.Lock(ctx, of.id)
 	if err != nil {
 		cancel()
 		return nil, err
@@ -186,11 +180,7 @@ type Artifacts struct {
 	Artifacts []stage.Artifact `json:"artifacts"`
 }
 
-func (s *Server) listArtifacts(ctx context.Context, in *artifactsInput) (*body[Artifacts], error) {
-	a, err := s.workspaceArtifacts(ctx, in.Target)
-	if err != nil {
-		return nil, err
-	}
+func listArtifacts(ctx context.Context, a *stage.Artifacts, in *artifactsInput) (*body[Artifacts], error) {
 	if in.Name == "" {
 		list, err := a.List(ctx)
 		return &body[Artifacts]{Artifacts{list}}, err
@@ -204,7 +194,7 @@ type WorkspaceArtifacts struct {
 	Artifacts []client.WorkspaceArtifact `json:"artifacts"`
 }
 
-func (s *Server) listAllArtifacts(ctx context.Context, _ *struct{}) (*body[WorkspaceArtifacts], error) {
+func (s stagingRoutes) listAllArtifacts(ctx context.Context, _ *struct{}) (*body[WorkspaceArtifacts], error) {
 	out := WorkspaceArtifacts{[]client.WorkspaceArtifact{}}
 	if s.cfg.Artifacts == nil {
 		return &body[WorkspaceArtifacts]{out}, nil
@@ -222,11 +212,7 @@ type artifactInput struct {
 	Version int    `query:"version" default:"-1" doc:"-1 is the latest; of delete, all"`
 }
 
-func (s *Server) readArtifact(ctx context.Context, in *artifactInput) (*huma.StreamResponse, error) {
-	a, err := s.workspaceArtifacts(ctx, in.Target)
-	if err != nil {
-		return nil, err
-	}
+func readArtifact(ctx context.Context, a *stage.Artifacts, in *artifactInput) (*huma.StreamResponse, error) {
 	content, art, err := a.Open(ctx, in.Name, in.Version)
 	if err != nil {
 		return nil, err
@@ -243,11 +229,7 @@ func (s *Server) readArtifact(ctx context.Context, in *artifactInput) (*huma.Str
 	}}, nil
 }
 
-func (s *Server) deleteArtifact(ctx context.Context, in *artifactInput) (*none, error) {
-	a, err := s.workspaceArtifacts(ctx, in.Target)
-	if err != nil {
-		return nil, err
-	}
+func deleteArtifact(ctx context.Context, a *stage.Artifacts, in *artifactInput) (*none, error) {
 	return nil, a.Delete(ctx, in.Name, in.Version)
 }
 
@@ -259,8 +241,8 @@ type saveInput struct {
 	streamBody
 }
 
-func (s *Server) saveArtifact(ctx context.Context, in *saveInput) (*body[stage.Artifact], error) {
-	_, a, err := s.stagingTarget(ctx, in.Target)
+func (s stagingRoutes) saveArtifact(ctx context.Context, in *saveInput) (*body[stage.Artifact], error) {
+	of, err := s.stagingTarget(ctx, in.Target)
 	if err == nil && in.MIME != "" {
 		if _, _, bad := mime.ParseMediaType(in.MIME); bad != nil {
 			err = badParameter("mime", "%.80q is not a media type such as text/plain", in.MIME)
@@ -268,7 +250,7 @@ func (s *Server) saveArtifact(ctx context.Context, in *saveInput) (*body[stage.A
 	}
 	var art stage.Artifact
 	if err == nil {
-		art, err = a.Save(ctx, in.Name, in.stream, in.MIME)
+		art, err = of.artifacts.Save(ctx, in.Name, in.stream, in.MIME)
 	}
 	if err != nil {
 		in.end()

@@ -16,10 +16,13 @@ import (
 
 const storePath = "/v1/snapshots"
 
-func (s *Server) storeRoutes() {
-	handle(s, s.op(http.MethodGet, storePath, "list-all-snapshots", "All snapshots of the store, those of destroyed workspaces included, newest first"), s.storeList)
-	handle(s, operatorOnly(s.op(http.MethodPost, storePath+"/gc", "gc-snapshots", "Remove unused objects from the store")), s.storeGC)
-	handle(s, operatorOnly(s.op(http.MethodPost, storePath+"/check", "check-snapshots", "Read and verify the whole store")), s.storeCheck)
+func (s snapshotRoutes) store() {
+	handle(s, s.op(http.MethodGet, storePath, "list-all-snapshots", "All snapshots of the store, those of destroyed workspaces included, newest first"),
+		with(s.snapshotStore, storeList))
+	handle(s, operatorOnly(s.op(http.MethodPost, storePath+"/gc", "gc-snapshots", "Remove unused objects from the store")),
+		with(s.snapshotStore, storeGC))
+	handle(s, operatorOnly(s.op(http.MethodPost, storePath+"/check", "check-snapshots", "Read and verify the whole store")),
+		with(s.snapshotStore, storeCheck))
 	handle(s, s.op(http.MethodPost, storePath+"/prune", "prune-snapshots", "Delete snapshots by count and age"), s.storePrune)
 	handle(s, s.op(http.MethodDelete, storePath+"/{snapshot}", "forget-snapshot", "Delete a snapshot, also of a destroyed workspace"), s.storeDelete)
 	handle(s, operatorOnly(s.op(http.MethodPost, storePath+"/import", "import-snapshot", "Copy a snapshot from a store in a bucket, or list the bucket")), s.storeImport)
@@ -27,7 +30,7 @@ func (s *Server) storeRoutes() {
 }
 
 // snapshotStore returns the store of snapshots.
-func (s *Server) snapshotStore() (*snapshot.Store, error) {
+func (s snapshotRoutes) snapshotStore(context.Context) (*snapshot.Store, error) {
 	if s.cfg.Snapshots == nil {
 		return nil, fmt.Errorf("the store of snapshots: %w: this server has none", fault.Unsupported)
 	}
@@ -42,11 +45,7 @@ func snapshotInfos(all []*snapshot.Manifest) []driver.SnapshotInfo {
 	return list
 }
 
-func (s *Server) storeList(ctx context.Context, _ *none) (*body[Snapshots], error) {
-	store, err := s.snapshotStore()
-	if err != nil {
-		return nil, err
-	}
+func storeList(ctx context.Context, store *snapshot.Store, _ *none) (*body[Snapshots], error) {
 	all, err := store.List(ctx)
 	if err != nil && fault.CauseOf(err) != fault.CauseCorrupt { // storeCheck reports corrupt snapshots
 		return nil, err
@@ -54,25 +53,12 @@ func (s *Server) storeList(ctx context.Context, _ *none) (*body[Snapshots], erro
 	return &body[Snapshots]{Snapshots{snapshotInfos(all)}}, nil
 }
 
-func (s *Server) storeGC(ctx context.Context, _ *none) (*body[snapshot.GCResult], error) {
-	store, err := s.snapshotStore()
-	if err != nil {
-		return nil, err
-	}
-	res, err := store.GC(ctx)
-	return &body[snapshot.GCResult]{res}, err
+func storeGC(ctx context.Context, store *snapshot.Store, _ *none) (*body[snapshot.GCResult], error) {
+	return reply(store.GC(ctx))
 }
 
-func (s *Server) storeCheck(ctx context.Context, _ *none) (*body[snapshot.Report], error) {
-	store, err := s.snapshotStore()
-	if err != nil {
-		return nil, err
-	}
-	report, err := store.Check(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return &body[snapshot.Report]{*report}, nil
+func storeCheck(ctx context.Context, store *snapshot.Store, _ *none) (*body[snapshot.Report], error) {
+	return replyTo(store.Check(ctx))
 }
 
 // Prune is the body of /snapshots/prune.
@@ -80,8 +66,8 @@ type Prune client.Retention
 
 type pruneInput struct{ Body Prune }
 
-func (s *Server) storePrune(ctx context.Context, in *pruneInput) (*body[Snapshots], error) {
-	store, err := s.snapshotStore()
+func (s snapshotRoutes) storePrune(ctx context.Context, in *pruneInput) (*body[Snapshots], error) {
+	store, err := s.snapshotStore(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +94,7 @@ func (s *Server) storePrune(ctx context.Context, in *pruneInput) (*body[Snapshot
 
 // originSnapshots are the origins of existing workspaces, by id. They are needed to
 // compute the changes of those workspaces.
-func (s *Server) originSnapshots(ctx context.Context) (map[string]bool, error) {
+func (s snapshotRoutes) originSnapshots(ctx context.Context) (map[string]bool, error) {
 	recs, err := s.cfg.Registry.List(auth.Without(ctx), registry.Filter{}) // tenants share templates
 	if err != nil {
 		return nil, err
@@ -133,7 +119,7 @@ type exportInput struct {
 	Body     Export
 }
 
-func (s *Server) storeExport(ctx context.Context, in *exportInput) (*body[Exported], error) {
+func (s snapshotRoutes) storeExport(ctx context.Context, in *exportInput) (*body[Exported], error) {
 	if s.cfg.Export == nil {
 		return nil, fmt.Errorf("export: %w: this server knows no buckets", fault.Unsupported)
 	}
@@ -154,8 +140,8 @@ type storeDeleteInput struct {
 
 // storeDelete deletes a snapshot, unless it is a template or the origin of an existing
 // workspace.
-func (s *Server) storeDelete(ctx context.Context, in *storeDeleteInput) (*none, error) {
-	store, err := s.snapshotStore()
+func (s snapshotRoutes) storeDelete(ctx context.Context, in *storeDeleteInput) (*none, error) {
+	store, err := s.snapshotStore(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -185,7 +171,7 @@ type Import struct {
 
 type importSnapshotInput struct{ Body Import }
 
-func (s *Server) storeImport(ctx context.Context, in *importSnapshotInput) (*body[Snapshots], error) {
+func (s snapshotRoutes) storeImport(ctx context.Context, in *importSnapshotInput) (*body[Snapshots], error) {
 	if s.cfg.Import == nil {
 		return nil, fmt.Errorf("import: %w: this server knows no buckets", fault.Unsupported)
 	}

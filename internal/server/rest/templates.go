@@ -10,11 +10,12 @@ import (
 	"github.com/croft-run/croft/snapshot/template"
 )
 
-func (s *Server) templateRoutes() {
+func (s snapshotRoutes) templates() {
 	const templates = "/v1/templates"
-	handle(s, withScope(s.op(http.MethodPost, templates, "create-template", "Make a template of a directory, a snapshot, a git repository or an image"), auth.Admin), s.createTemplate)
-	handle(s, s.op(http.MethodGet, templates, "list-templates", "Templates, by name"), s.listTemplates)
-	handle(s, s.op(http.MethodGet, templates+"/{template}", "show-template", "Describe a template"), s.showTemplate)
+	handle(s, withScope(s.op(http.MethodPost, templates, "create-template", "Make a template of a directory, a snapshot, a git repository or an image"), auth.Admin),
+		with(s.templateCatalog, createTemplate))
+	handle(s, s.op(http.MethodGet, templates, "list-templates", "Templates, by name"), with(s.templateCatalog, listTemplates))
+	handle(s, s.op(http.MethodGet, templates+"/{template}", "show-template", "Describe a template"), with(s.templateCatalog, showTemplate))
 	handle(s, withScope(s.op(http.MethodDelete, templates+"/{template}", "delete-template", "Forget a template; workspaces that started from it stay"), auth.Admin), s.deleteTemplate)
 }
 
@@ -32,7 +33,7 @@ const maxOrigins = 10_000
 
 // templateName returns the name of the template that a workspace started from; "" if it is none,
 // or not known any more.
-func (s *Server) templateName(ctx context.Context, r registry.Record) string {
+func (s workspaceRoutes) templateName(ctx context.Context, r registry.Record) string {
 	id := r.Spec.From.Snapshot
 	if id == "" || s.cfg.Templates == nil {
 		return r.Spec.From.Template
@@ -60,43 +61,29 @@ func (s *Server) templateName(ctx context.Context, r registry.Record) string {
 }
 
 // templateCatalog returns the templates.
-func (s *Server) templateCatalog() (*template.Catalog, error) {
+func (s snapshotRoutes) templateCatalog(context.Context) (*template.Catalog, error) {
 	if s.cfg.Templates == nil {
 		return nil, fault.Unsupported
 	}
 	return s.cfg.Templates, nil
 }
 
-func (s *Server) createTemplate(ctx context.Context, in *struct{ Body TemplateRequest }) (*body[template.Template], error) {
-	c, err := s.templateCatalog()
-	if err != nil {
-		return nil, err
-	}
+func createTemplate(ctx context.Context, c *template.Catalog, in *struct{ Body TemplateRequest }) (*body[template.Template], error) {
 	b := in.Body
-	t, err := c.Create(ctx, b.Name, template.Source{Dir: b.Dir, Snapshot: b.Snapshot, Git: b.Git, Revision: b.Revision, Image: b.Image, Ignore: b.Ignore, Credentials: b.Credentials})
-	return &body[template.Template]{t}, err
+	return reply(c.Create(ctx, b.Name, template.Source{Dir: b.Dir, Snapshot: b.Snapshot, Git: b.Git, Revision: b.Revision, Image: b.Image, Ignore: b.Ignore, Credentials: b.Credentials}))
 }
 
-func (s *Server) listTemplates(ctx context.Context, _ *struct{}) (*body[Templates], error) {
-	c, err := s.templateCatalog()
-	if err != nil {
-		return nil, err
-	}
+func listTemplates(ctx context.Context, c *template.Catalog, _ *struct{}) (*body[Templates], error) {
 	list, err := c.List(ctx)
 	return &body[Templates]{Templates{list}}, err
 }
 
-func (s *Server) showTemplate(ctx context.Context, in *templateInput) (*body[template.Template], error) {
-	c, err := s.templateCatalog()
-	if err != nil {
-		return nil, err
-	}
-	t, err := c.Get(ctx, in.Template)
-	return &body[template.Template]{t}, err
+func showTemplate(ctx context.Context, c *template.Catalog, in *templateInput) (*body[template.Template], error) {
+	return reply(c.Get(ctx, in.Template))
 }
 
-func (s *Server) deleteTemplate(ctx context.Context, in *templateInput) (*none, error) {
-	c, err := s.templateCatalog()
+func (s snapshotRoutes) deleteTemplate(ctx context.Context, in *templateInput) (*none, error) {
+	c, err := s.templateCatalog(ctx)
 	if err != nil {
 		return nil, err
 	}

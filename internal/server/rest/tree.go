@@ -10,17 +10,17 @@ import (
 
 const onePath = "/v1/workspaces/{id}"
 
-func (s *Server) treeRoutes() {
-	onWorkspace(s, shown(s.op(http.MethodGet, onePath+"/stat", "stat", "Describe what is at a path")), s.statPath)
-	onWorkspace(s, shown(s.op(http.MethodGet, onePath+"/readdir", "readdir", "List a directory, one level")), s.readDir)
-	onWorkspace(s, shown(s.op(http.MethodGet, onePath+"/list", "list", "List a directory, to any depth, in pages")), s.listDir)
-	onWorkspace(s, shown(s.op(http.MethodGet, onePath+"/digest", "digest", "The digest of a file or a tree")), s.digestPath)
-	onWorkspace(s, s.op(http.MethodPost, onePath+"/edit", "edit", "Replace text in a file, all or nothing"), s.editFile)
-	onWorkspace(s, s.op(http.MethodPost, onePath+"/mkdir", "mkdir", "Make a directory"), s.makeDir)
-	onWorkspace(s, s.op(http.MethodPost, onePath+"/rename", "rename", "Move a file, a symlink or a directory"), s.renamePath)
-	onWorkspace(s, s.op(http.MethodPost, onePath+"/copy", "copy", "Copy a file or a tree"), s.copyPath)
-	onWorkspace(s, s.op(http.MethodPost, onePath+"/chmod", "chmod", "Set permission bits"), s.setMode)
-	onWorkspace(s, s.op(http.MethodPost, onePath+"/symlink", "symlink", "Make a symlink that stays inside"), s.makeSymlink)
+func (s fileRoutes) tree() {
+	onWorkspace(s, shown(s.op(http.MethodGet, onePath+"/stat", "stat", "Describe what is at a path")), statPath)
+	onWorkspace(s, shown(s.op(http.MethodGet, onePath+"/readdir", "readdir", "List a directory, one level")), readDir)
+	onWorkspace(s, shown(s.op(http.MethodGet, onePath+"/list", "list", "List a directory, to any depth, in pages")), listDir)
+	onWorkspace(s, shown(s.op(http.MethodGet, onePath+"/digest", "digest", "The digest of a file or a tree")), digestPath)
+	onWorkspace(s, s.op(http.MethodPost, onePath+"/edit", "edit", "Replace text in a file, all or nothing"), editFile)
+	onWorkspace(s, s.op(http.MethodPost, onePath+"/mkdir", "mkdir", "Make a directory"), makeDir)
+	onWorkspace(s, s.op(http.MethodPost, onePath+"/rename", "rename", "Move a file, a symlink or a directory"), renamePath)
+	onWorkspace(s, s.op(http.MethodPost, onePath+"/copy", "copy", "Copy a file or a tree"), copyPath)
+	onWorkspace(s, s.op(http.MethodPost, onePath+"/chmod", "chmod", "Set permission bits"), setMode)
+	onWorkspace(s, s.op(http.MethodPost, onePath+"/symlink", "symlink", "Make a symlink that stays inside"), makeSymlink)
 }
 
 type statInput struct {
@@ -31,7 +31,7 @@ type statInput struct {
 	ChangeToken bool   `query:"changeToken" doc:"with the change token, where the provider has one"`
 }
 
-func (s *Server) statPath(ctx context.Context, ws *workspace.Workspace, in *statInput) (*body[driver.Info], error) {
+func statPath(ctx context.Context, ws *workspace.Workspace, in *statInput) (*body[driver.Info], error) {
 	return reply(ws.Stat(ctx, in.Path, &driver.StatOptions{NoFollow: in.NoFollow, Digest: in.Digest, ChangeToken: in.ChangeToken}))
 }
 
@@ -40,7 +40,7 @@ type Entries struct {
 	Entries []driver.Info `json:"entries"`
 }
 
-func (s *Server) readDir(ctx context.Context, ws *workspace.Workspace, in *pathInput) (*body[Entries], error) {
+func readDir(ctx context.Context, ws *workspace.Workspace, in *pathInput) (*body[Entries], error) {
 	entries, err := ws.ReadDir(ctx, in.Path)
 	if entries == nil {
 		entries = []driver.Info{}
@@ -57,7 +57,7 @@ type listDirInput struct {
 	ChangeToken bool   `query:"changeToken" doc:"with the change token of each, where the provider has one"`
 }
 
-func (s *Server) listDir(ctx context.Context, ws *workspace.Workspace, in *listDirInput) (*body[driver.Listing], error) {
+func listDir(ctx context.Context, ws *workspace.Workspace, in *listDirInput) (*body[driver.Listing], error) {
 	page, err := ws.List(ctx, in.Path, &driver.ListOptions{Depth: in.Depth, Limit: in.Limit, After: in.After, ChangeToken: in.ChangeToken})
 	if page.Entries == nil {
 		page.Entries = []driver.Info{}
@@ -75,7 +75,7 @@ type pathInput struct {
 	Path string `query:"path" doc:"empty is the workspace itself"`
 }
 
-func (s *Server) digestPath(ctx context.Context, ws *workspace.Workspace, in *pathInput) (*body[Digest], error) {
+func digestPath(ctx context.Context, ws *workspace.Workspace, in *pathInput) (*body[Digest], error) {
 	sum, err := ws.Digest(ctx, in.Path)
 	return &body[Digest]{Digest{sum}}, err
 }
@@ -93,7 +93,7 @@ type editInput struct {
 	Body Edits
 }
 
-func (s *Server) editFile(ctx context.Context, ws *workspace.Workspace, in *editInput) (*body[driver.EditResult], error) {
+func editFile(ctx context.Context, ws *workspace.Workspace, in *editInput) (*body[driver.EditResult], error) {
 	return reply(ws.Edit(ctx, in.Path, in.Body.Edits, &driver.EditOptions{IfMatch: in.Body.IfMatch, Sync: in.Body.Sync}))
 }
 
@@ -104,7 +104,7 @@ type mkdirInput struct {
 	Mode    string `query:"mode" doc:"octal; 0755 where absent"`
 }
 
-func (s *Server) makeDir(ctx context.Context, ws *workspace.Workspace, in *mkdirInput) (*none, error) {
+func makeDir(ctx context.Context, ws *workspace.Workspace, in *mkdirInput) (*none, error) {
 	mode, err := parseMode(in.Mode)
 	if err != nil {
 		return nil, err
@@ -120,7 +120,7 @@ type renameInput struct {
 	Parents    bool   `query:"parents"`
 }
 
-func (s *Server) renamePath(ctx context.Context, ws *workspace.Workspace, in *renameInput) (*none, error) {
+func renamePath(ctx context.Context, ws *workspace.Workspace, in *renameInput) (*none, error) {
 	return nil, ws.Rename(ctx, in.From, in.To, &driver.RenameOptions{CreateOnly: in.CreateOnly, Parents: in.Parents})
 }
 
@@ -133,7 +133,7 @@ type copyInput struct {
 	Parents    bool   `query:"parents"`
 }
 
-func (s *Server) copyPath(ctx context.Context, ws *workspace.Workspace, in *copyInput) (*none, error) {
+func copyPath(ctx context.Context, ws *workspace.Workspace, in *copyInput) (*none, error) {
 	return nil, ws.Copy(ctx, in.From, in.To, &driver.CopyOptions{Recursive: in.Recursive, CreateOnly: in.CreateOnly, Parents: in.Parents})
 }
 
@@ -143,7 +143,7 @@ type chmodInput struct {
 	Mode string `query:"mode" required:"true" doc:"octal"`
 }
 
-func (s *Server) setMode(ctx context.Context, ws *workspace.Workspace, in *chmodInput) (*none, error) {
+func setMode(ctx context.Context, ws *workspace.Workspace, in *chmodInput) (*none, error) {
 	mode, err := parseMode(in.Mode)
 	if err != nil {
 		return nil, err
@@ -157,6 +157,6 @@ type symlinkInput struct {
 	To   string `query:"to" required:"true" doc:"what it points to"`
 }
 
-func (s *Server) makeSymlink(ctx context.Context, ws *workspace.Workspace, in *symlinkInput) (*none, error) {
+func makeSymlink(ctx context.Context, ws *workspace.Workspace, in *symlinkInput) (*none, error) {
 	return nil, ws.Symlink(ctx, in.To, in.Path)
 }

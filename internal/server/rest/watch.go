@@ -20,7 +20,7 @@ import (
 // heartbeat is the interval of the comments that keep an idle stream alive.
 const heartbeat = 15 * time.Second
 
-func (s *Server) watchOp() huma.Operation {
+func (s fileRoutes) watchOp() huma.Operation {
 	op := shown(s.op(http.MethodGet, onePath+"/watch", "watch", "Changes at and below a path, as server-sent events"))
 	op.Description = "Events are \"changes\", with a batch of them; \"error\", with a Problem, after which the stream ends; " +
 		"and \"end\". What happens after the headers of the answer have arrived is reported."
@@ -37,7 +37,7 @@ type watchInput struct {
 	Debounce  string `query:"debounce" doc:"changes within it are one batch; 50ms where absent"`
 }
 
-func (s *Server) watchPath(ctx context.Context, ws *workspace.Workspace, in *watchInput) (*huma.StreamResponse, error) {
+func (s fileRoutes) watchPath(ctx context.Context, ws *workspace.Workspace, in *watchInput) (*huma.StreamResponse, error) {
 	debounce, err := parseDuration("debounce", in.Debounce)
 	if err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func (s *Server) watchPath(ctx context.Context, ws *workspace.Workspace, in *wat
 
 // watchLoop sends batches until the client disconnects, the watch ends or the server
 // drains.
-func (s *Server) watchLoop(ctx context.Context, watcher driver.Watcher, events *eventWriter) {
+func (s fileRoutes) watchLoop(ctx context.Context, watcher driver.Watcher, events *eventWriter) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ended := make(chan struct{})

@@ -37,29 +37,60 @@ type body[T any] struct{ Body T }
 
 func reply[T any](v T, err error) (*body[T], error) { return &body[T]{v}, err }
 
+// replyTo is reply for a pointer.
+func replyTo[T any](v *T, err error) (*body[T], error) {
+	if err != nil {
+		return nil, err
+	}
+	return &body[T]{*v}, nil
+}
+
 type none struct{}
 
+// The routes by what they are about. Each type has what the others have, too, of the server.
+type (
+	// workspaceRoutes answer for workspaces: their life, networks, metrics, tenants.
+	workspaceRoutes struct{ *Server }
+	// stagingRoutes answer for staging metadata and artifacts.
+	stagingRoutes struct{ *Server }
+	// snapshotRoutes answer for states: snapshots, forks, merges, the store and templates.
+	snapshotRoutes struct{ *Server }
+	// reviewRoutes answer for reviews of changes, and apply changes to this host.
+	reviewRoutes struct{ *Server }
+	// fileRoutes answer for files.
+	fileRoutes struct{ *Server }
+	// processRoutes answer for commands, sessions and code.
+	processRoutes struct{ *Server }
+	// eventRoutes answer with events.
+	eventRoutes struct{ *Server }
+)
+
+// routes is a server, or one of the types above.
+type routes interface{ server() *Server }
+
+func (s *Server) server() *Server { return s }
+
 func (s *Server) registerRoutes() {
-	s.controlRoutes()
-	s.contentRoutes()
-	s.treeRoutes()
-	s.searchRoutes()
-	s.shellRoutes()
-	s.sessionRoutes()
-	s.codeRoutes()
-	s.stagingRoutes()
-	s.snapshotRoutes()
-	s.templateRoutes()
-	s.storeRoutes()
-	s.eventRoutes()
-	s.doctorRoutes()
-	s.keyRoutes()
-	s.shareRoutes()
-	s.metricsRoutes()
-	s.networkRoutes()
-	s.reviewRoutes()
-	s.evalRoutes()
-	s.replicaRoutes()
+	workspaceRoutes{s}.control()
+	fileRoutes{s}.content()
+	fileRoutes{s}.tree()
+	fileRoutes{s}.search()
+	processRoutes{s}.shell()
+	processRoutes{s}.sessions()
+	processRoutes{s}.code()
+	stagingRoutes{s}.register()
+	snapshotRoutes{s}.register()
+	snapshotRoutes{s}.templates()
+	snapshotRoutes{s}.store()
+	eventRoutes{s}.register()
+	doctorRoutes(s)
+	keyRoutes(s)
+	shareRoutes(s)
+	workspaceRoutes{s}.metrics()
+	workspaceRoutes{s}.network()
+	reviewRoutes{s}.register()
+	evalRoutes(s)
+	replicaRoutes(s)
 	health := s.op(http.MethodGet, healthPath, "health", "Whether the server is up; needs no token")
 	health.Security = []map[string][]string{}
 	ready := s.op(http.MethodGet, readyPath, "ready", "Whether the server can do its work: 200, or 503")
@@ -119,7 +150,7 @@ type Health struct {
 	OK bool `json:"ok"`
 }
 
-func (s *Server) controlRoutes() {
+func (s workspaceRoutes) control() {
 	const all, one = "/v1/workspaces", "/v1/workspaces/{id}"
 	handle(s, shown(s.op(http.MethodGet, "/v1/version", "version", "What answers")), s.showVersion)
 	handle(s, s.op(http.MethodGet, "/v1/providers", "list-providers", "Providers, and what this host supports"), s.listProviders)
@@ -137,8 +168,12 @@ func (s *Server) controlRoutes() {
 	onWorkspace(s, shown(s.op(http.MethodGet, one+"/profile", "profile-workspace", "The projects in it, and their commands")), s.showProfile)
 }
 
+// A handler is the function of a route.
+type handler[I, O any] func(context.Context, *I) (*O, error)
+
 // handle registers a route whose errors become problems.
-func handle[I, O any](s *Server, op huma.Operation, f func(context.Context, *I) (*O, error)) {
+func handle[I, O any](r routes, op huma.Operation, f handler[I, O]) {
+	s := r.server()
 	info := requestInfo{op.Method, op.Path}
 	pattern := op.Method + " " + op.Path
 	s.scopes[pattern], s.streamed[pattern] = requiredScope(op), op.MaxBodyBytes == 0
@@ -153,35 +188,33 @@ func handle[I, O any](s *Server, op huma.Operation, f func(context.Context, *I) 
 }
 
 // onRecord is handle for a route that takes the record of a workspace.
-func onRecord[I any, P targeted[I], O any](s *Server, op huma.Operation, f func(context.Context, registry.Record, *I) (*O, error)) {
-	handle(s, op, withRecord[I, P](s, f))
+func onRecord[I any, P targeted[I], O any](s routes, op huma.Operation, f func(context.Context, registry.Record, *I) (*O, error)) {
+	handle(s, op, forTarget[registry.Record, I, P](s.server().lookupRecord, f))
 }
 
-// withRecord returns a function that looks up the record of its target for f.
-func withRecord[I any, P targeted[I], O any](s *Server, f func(context.Context, registry.Record, *I) (*O, error)) func(context.Context, *I) (*O, error) {
+// with returns a function that gets what f needs of the server, or says that the server has none.
+func with[T, I, O any](get func(context.Context) (T, error), f func(context.Context, T, *I) (*O, error)) handler[I, O] {
 	return func(ctx context.Context, in *I) (*O, error) {
-		r, err := s.lookupRecord(ctx, P(in).target())
+		v, err := get(ctx)
 		if err != nil {
 			return nil, err
 		}
-		return f(ctx, r, in)
+		return f(ctx, v, in)
+	}
+}
+
+// forTarget returns a function that gets what f needs of the workspace that the input is for.
+func forTarget[T, I any, P targeted[I], O any](
+	get func(context.Context, Target) (T, error), f func(context.Context, T, *I) (*O, error),
+) handler[I, O] {
+	return func(ctx context.Context, in *I) (*O, error) {
+		return with(func(ctx context.Context) (T, error) { return get(ctx, P(in).target()) }, f)(ctx, in)
 	}
 }
 
 // onWorkspace is handle for a route that takes the live handle of a workspace.
-func onWorkspace[I any, P targeted[I], O any](s *Server, op huma.Operation, f func(context.Context, *workspace.Workspace, *I) (*O, error)) {
-	handle(s, op, withHandle[I, P](s, f))
-}
-
-// withHandle returns a function that opens its target for f.
-func withHandle[I any, P targeted[I], O any](s *Server, f func(context.Context, *workspace.Workspace, *I) (*O, error)) func(context.Context, *I) (*O, error) {
-	return func(ctx context.Context, in *I) (*O, error) {
-		ws, err := s.liveWorkspace(ctx, P(in).target())
-		if err != nil {
-			return nil, err
-		}
-		return f(ctx, ws, in)
-	}
+func onWorkspace[I any, P targeted[I], O any](s routes, op huma.Operation, f func(context.Context, *workspace.Workspace, *I) (*O, error)) {
+	handle(s, op, forTarget[*workspace.Workspace, I, P](s.server().liveWorkspace, f))
 }
 
 func (s *Server) showVersion(context.Context, *none) (*body[Version], error) {
@@ -229,7 +262,7 @@ type listInput struct {
 	Metrics bool `query:"metrics" doc:"with what each uses now, where it is open and its provider measures it"`
 }
 
-func (s *Server) listWorkspaces(ctx context.Context, in *listInput) (*body[Workspaces], error) {
+func (s workspaceRoutes) listWorkspaces(ctx context.Context, in *listInput) (*body[Workspaces], error) {
 	labels, err := parseLabels(in.Labels)
 	if err != nil {
 		return nil, err
@@ -286,7 +319,7 @@ type openInput struct {
 
 // openWorkspace creates and opens a workspace. If opening fails, its record is removed.
 // With an id it is idempotent: an existing workspace gets the given policy.
-func (s *Server) openWorkspace(ctx context.Context, in *openInput) (*body[Workspace], error) {
+func (s workspaceRoutes) openWorkspace(ctx context.Context, in *openInput) (*body[Workspace], error) {
 	if err := s.admitSpec(ctx, in); err != nil {
 		return nil, err
 	}
@@ -308,7 +341,7 @@ func (s *Server) openWorkspace(ctx context.Context, in *openInput) (*body[Worksp
 	return out, nil
 }
 
-func (s *Server) admitSpec(ctx context.Context, in *openInput) error {
+func (s workspaceRoutes) admitSpec(ctx context.Context, in *openInput) error {
 	if s.cfg.Admit != nil {
 		return s.cfg.Admit(ctx, &in.Body, in.Policy)
 	}
@@ -320,7 +353,7 @@ func (s *Server) admitSpec(ctx context.Context, in *openInput) error {
 
 // removeUnopened removes the record of a workspace whose first open failed: the client
 // has no id to remove it by.
-func (s *Server) removeUnopened(ctx context.Context, id string) {
+func (s workspaceRoutes) removeUnopened(ctx context.Context, id string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	if err := s.cfg.Registry.Destroy(ctx, id); err != nil {
@@ -328,7 +361,7 @@ func (s *Server) removeUnopened(ctx context.Context, id string) {
 	}
 }
 
-func (s *Server) reopenWorkspace(ctx context.Context, r registry.Record, spec driver.Spec) (*body[Workspace], error) {
+func (s workspaceRoutes) reopenWorkspace(ctx context.Context, r registry.Record, spec driver.Spec) (*body[Workspace], error) {
 	if r.Kind != spec.Kind {
 		return nil, fmt.Errorf("workspace %s: %w: it exists with kind %q", r.ID, fault.AlreadyExists, r.Kind)
 	}
@@ -342,7 +375,7 @@ func (s *Server) reopenWorkspace(ctx context.Context, r registry.Record, spec dr
 	return s.acquireAndShow(ctx, r.ID)
 }
 
-func (s *Server) showWorkspace(ctx context.Context, r registry.Record, _ *Target) (*body[Workspace], error) {
+func (s workspaceRoutes) showWorkspace(ctx context.Context, r registry.Record, _ *Target) (*body[Workspace], error) {
 	out := s.cfg.shownView(ctx, r)
 	out.Template = s.templateName(ctx, r)
 	return &body[Workspace]{out}, nil
@@ -353,7 +386,7 @@ type changeInput struct {
 	Body Change
 }
 
-func (s *Server) changeWorkspace(ctx context.Context, r registry.Record, in *changeInput) (*body[Workspace], error) {
+func (s workspaceRoutes) changeWorkspace(ctx context.Context, r registry.Record, in *changeInput) (*body[Workspace], error) {
 	if in.Body.Labels == nil && in.Body.Policy == nil {
 		return nil, fault.Advise(fmt.Errorf("change workspace %s: %w", in.ID, fault.InvalidArgument), "give labels, policy or both")
 	}
@@ -376,17 +409,17 @@ func (s *Server) changeWorkspace(ctx context.Context, r registry.Record, in *cha
 	return &body[Workspace]{s.cfg.workspaceView(r)}, nil
 }
 
-func (s *Server) destroyWorkspace(ctx context.Context, r registry.Record, _ *Target) (*none, error) {
+func (s workspaceRoutes) destroyWorkspace(ctx context.Context, r registry.Record, _ *Target) (*none, error) {
 	s.forgetProfile(r.ID)
 	return nil, s.cfg.Registry.Destroy(ctx, r.ID)
 }
 
-func (s *Server) acquireRoute(ctx context.Context, r registry.Record, _ *Target) (*body[Workspace], error) {
+func (s workspaceRoutes) acquireRoute(ctx context.Context, r registry.Record, _ *Target) (*body[Workspace], error) {
 	return s.acquireAndShow(ctx, r.ID)
 }
 
 // acquireAndShow opens a workspace if needed and answers with its traits.
-func (s *Server) acquireAndShow(ctx context.Context, id string) (*body[Workspace], error) {
+func (s workspaceRoutes) acquireAndShow(ctx context.Context, id string) (*body[Workspace], error) {
 	ws, err := s.acquireWorkspace(ctx, id)
 	if err != nil {
 		return nil, err
@@ -402,13 +435,13 @@ func (s *Server) acquireAndShow(ctx context.Context, id string) (*body[Workspace
 	return &body[Workspace]{out}, nil
 }
 
-func (s *Server) resetWorkspace(ctx context.Context, r registry.Record, _ *Target) (*body[Workspace], error) {
+func (s workspaceRoutes) resetWorkspace(ctx context.Context, r registry.Record, _ *Target) (*body[Workspace], error) {
 	r, err := s.cfg.Registry.Reset(ctx, r.ID)
 	return &body[Workspace]{s.cfg.workspaceView(r)}, err
 }
 
 // moveState returns the handler of a route that moves a workspace to another state.
-func (s *Server) moveState(move func(context.Context, string) error) func(context.Context, registry.Record, *Target) (*body[Workspace], error) {
+func (s workspaceRoutes) moveState(move func(context.Context, string) error) func(context.Context, registry.Record, *Target) (*body[Workspace], error) {
 	return func(ctx context.Context, r registry.Record, _ *Target) (*body[Workspace], error) {
 		if err := move(ctx, r.ID); err != nil {
 			return nil, err
@@ -418,7 +451,7 @@ func (s *Server) moveState(move func(context.Context, string) error) func(contex
 	}
 }
 
-func (s *Server) describeWorkspace(ctx context.Context, r registry.Record, _ *Target) (*body[Description], error) {
+func (s workspaceRoutes) describeWorkspace(ctx context.Context, r registry.Record, _ *Target) (*body[Description], error) {
 	d, err := s.cfg.Registry.Describe(ctx, r.ID)
 	if err != nil {
 		return nil, err
@@ -434,7 +467,7 @@ func (s *Server) describeWorkspace(ctx context.Context, r registry.Record, _ *Ta
 	return &body[Description]{out}, nil
 }
 
-func (s *Server) showProfile(_ context.Context, ws *workspace.Workspace, _ *Target) (*body[profile.Profile], error) {
+func (s workspaceRoutes) showProfile(_ context.Context, ws *workspace.Workspace, _ *Target) (*body[profile.Profile], error) {
 	return reply(s.detectProfile(ws, ""))
 }
 

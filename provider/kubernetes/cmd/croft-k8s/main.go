@@ -30,7 +30,7 @@ import (
 
 	"github.com/croft-run/croft/daemon"
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/internal/daemon/app"
+	"github.com/croft-run/croft/internal/daemon/datadir"
 	"github.com/croft-run/croft/provider/kubernetes"
 )
 
@@ -68,7 +68,7 @@ func readConfig() (*kubernetes.Config, error) {
 			return nil, fmt.Errorf("%w: the variable %s is required; docs/kubernetes.md has all", fault.InvalidArgument, name)
 		}
 	}
-	data, err := app.DefaultDataDir()
+	data, err := datadir.Default()
 	if err != nil {
 		return nil, err
 	}

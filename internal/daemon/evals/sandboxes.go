@@ -1,4 +1,4 @@
-package app
+package evals
 
 import (
 	"context"
@@ -16,49 +16,49 @@ import (
 	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/daemon/config"
+	"github.com/croft-run/croft/internal/daemon/datadir"
 	"github.com/croft-run/croft/internal/host/files"
 	"github.com/croft-run/croft/provider/sandbox"
 	"github.com/croft-run/croft/secret"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// evalDir is the directory of evaluations in the data directory.
-const evalDir = "eval"
+// dirName is the name of the directory of evaluations in the data directory.
+const dirName = "eval"
 
-// An EvalSystem is the sandbox provider of one evaluation, with a directory of its own.
+// Sandboxes are the sandbox provider of one evaluation, with a directory of its own.
 // Its workspaces are many and short-lived, so they are not in the registry. A flock
 // beside the directory shows that the process lives; the next evaluation removes
 // directories without a holder of the lock.
-type EvalSystem struct {
-	Provider driver.Provider
+type Sandboxes struct {
+	Provider *sandbox.Provider
 
-	provider *sandbox.Provider
-	dir      string
-	lock     *flock.Flock
+	dir  string
+	lock *flock.Flock
 }
 
-// EvalConfig configures an EvalSystem.
-type EvalConfig struct {
+// Config configures Sandboxes.
+type Config struct {
 	Settings     *config.Config                      // with the data directory
 	Own          []string                            // directories that this evaluation may use besides hostRoots: of its suite and its results
 	Events       event.Sink                          // gets the requests to the network; may be nil
-	LocalHandler func(workspace string) http.Handler // serves the programs in a workspace, at EvalLocalURL; nil is nothing
+	LocalHandler func(workspace string) http.Handler // serves the programs in a workspace, at LocalURL; nil is nothing
 	Log          *slog.Logger                        // nil is silent
 }
 
-// OpenEval opens the sandbox provider of an evaluation, and removes the directories of
+// Open opens the sandbox provider of an evaluation, and removes the directories of
 // crashed ones.
-func OpenEval(ctx context.Context, cfg EvalConfig) (*EvalSystem, error) {
-	data, err := prepareDataDir(cfg.Settings.Data)
+func Open(ctx context.Context, cfg Config) (*Sandboxes, error) {
+	data, err := datadir.Prepare(cfg.Settings.Data)
 	if err != nil {
 		return nil, err
 	}
-	root := filepath.Join(data, evalDir)
+	root := filepath.Join(data, dirName)
 	if err := os.MkdirAll(root, 0o700); err != nil {
 		return nil, fmt.Errorf("app: make %s: %w: %w", root, fault.Of(err), err)
 	}
-	sweepEvals(ctx, root, cfg.Log)
-	g := &EvalSystem{dir: filepath.Join(root, driver.NewID())}
+	sweep(ctx, root, cfg.Log)
+	g := &Sandboxes{dir: filepath.Join(root, driver.NewID())}
 	g.lock = flock.New(lockPath(g.dir))
 	if ok, err := g.lock.TryLock(); err != nil || !ok {
 		return nil, fmt.Errorf("app: lock %s: %w: %w", g.dir, fault.Unavailable, err)
@@ -74,14 +74,13 @@ func OpenEval(ctx context.Context, cfg EvalConfig) (*EvalSystem, error) {
 	if len(roots) > 0 {
 		roots = slices.Concat(roots, cfg.Own)
 	}
-	g.provider, err = sandbox.New(&sandbox.Config{
+	g.Provider, err = sandbox.New(&sandbox.Config{
 		Root: filepath.Join(g.dir, "ws"), Cache: filepath.Join(data, "sandbox"), Forbidden: []string{data}, Roots: roots, Log: cfg.Log,
-		Secrets: secrets, Credentials: egressCredentials(cfg.Settings), Upstream: upstreamProxy(cfg.Settings), Events: cfg.Events, LocalHandler: cfg.LocalHandler,
+		Secrets: secrets, Credentials: cfg.Settings.Credentials(), Upstream: cfg.Settings.Network.Proxy.Egress(), Events: cfg.Events, LocalHandler: cfg.LocalHandler,
 	})
 	if err != nil {
 		return nil, errors.Join(err, g.Close(ctx))
 	}
-	g.Provider = g.provider
 	return g, nil
 }
 
@@ -89,17 +88,17 @@ func OpenEval(ctx context.Context, cfg EvalConfig) (*EvalSystem, error) {
 func lockPath(dir string) string { return dir + ".lock" }
 
 // Close destroys the remaining workspaces and removes the directory.
-func (g *EvalSystem) Close(ctx context.Context) error {
+func (g *Sandboxes) Close(ctx context.Context) error {
 	var errs []error
-	if g.provider != nil {
-		errs = append(errs, g.provider.Sweep(context.WithoutCancel(ctx), nil), g.provider.Close())
+	if g.Provider != nil {
+		errs = append(errs, g.Provider.Sweep(context.WithoutCancel(ctx), nil), g.Provider.Close())
 	}
 	errs = append(errs, files.RemoveTree(g.dir), os.Remove(lockPath(g.dir)), g.lock.Close())
 	return errors.Join(errs...)
 }
 
-// sweepEvals removes the directories of crashed evaluations.
-func sweepEvals(ctx context.Context, root string, log *slog.Logger) {
+// sweep removes the directories of crashed evaluations.
+func sweep(ctx context.Context, root string, log *slog.Logger) {
 	entries, err := os.ReadDir(root)
 	if err != nil {
 		return // the next call fails with the same error

@@ -1,4 +1,4 @@
-package app
+package gc
 
 import (
 	"context"
@@ -47,12 +47,12 @@ const causeE2B = "e2b"
 // expireSnapshots removes the automatic snapshots that have reached the age of the
 // configuration, and frees their space. It returns the ids of these, and what stays. Of the
 // replicas of a cluster with a bucket the leader does so.
-func (s *System) expireSnapshots(ctx context.Context) (ids []string, kept []KeptSnapshots, err error) {
+func (g *Collector) expireSnapshots(ctx context.Context) (ids []string, kept []KeptSnapshots, err error) {
 	ids, kept = []string{}, []KeptSnapshots{}
-	if s.cluster != nil && s.hasBucket() && !s.Registry.Leads() {
+	if g.InCluster && g.Backups.HasBucket && !g.Registry.Leads() {
 		return ids, kept, nil
 	}
-	records, err := s.Registry.List(ctx, registry.Filter{})
+	records, err := g.Registry.List(ctx, registry.Filter{})
 	if err != nil {
 		return ids, kept, err
 	}
@@ -60,15 +60,15 @@ func (s *System) expireSnapshots(ctx context.Context) (ids []string, kept []Kept
 	for _, r := range records {
 		exists[r.ID] = true
 	}
-	all, err := s.snapshots.List(ctx)
+	all, err := g.Snapshots.List(ctx)
 	if err != nil && fault.CauseOf(err) != fault.CauseCorrupt {
 		return ids, kept, err
 	}
 	counts, now := map[KeptReason]*KeptSnapshots{}, time.Now()
 	for _, m := range all {
-		why, until := s.retention(m, exists[m.Workspace])
+		why, until := g.retention(m, exists[m.Workspace])
 		if !until.IsZero() && !until.After(now) {
-			switch err := s.snapshots.Delete(ctx, m.ID); fault.Of(err) {
+			switch err := g.Snapshots.Delete(ctx, m.ID); fault.Of(err) {
 			case "":
 				ids = append(ids, m.ID)
 				continue
@@ -95,24 +95,24 @@ func (s *System) expireSnapshots(ctx context.Context) (ids []string, kept []Kept
 			kept = append(kept, *counts[why])
 		}
 	}
-	due, err := s.snapshots.RemovalDue(ctx)
+	due, err := g.Snapshots.RemovalDue(ctx)
 	if err == nil && (due || len(ids) > 0) {
-		_, err = s.snapshots.GC(ctx)
+		_, err = g.Snapshots.GC(ctx)
 	}
 	return ids, kept, err
 }
 
 // retention returns why a snapshot is kept, and until when; the zero time is for ever.
-func (s *System) retention(m *snapshot.Manifest, exists bool) (KeptReason, time.Time) {
+func (g *Collector) retention(m *snapshot.Manifest, exists bool) (KeptReason, time.Time) {
 	if _, ok := m.Labels[snapshot.TemplateLabel]; ok {
 		return KeptTemplate, time.Time{}
 	}
 	if !isAutomatic(m) {
 		return KeptMade, time.Time{}
 	}
-	why, ages := KeptOfExisting, []time.Duration{time.Duration(s.settings().Snapshots.MaxAge)}
+	why, ages := KeptOfExisting, []time.Duration{time.Duration(g.Settings().Snapshots.MaxAge)}
 	if !exists {
-		why, ages = KeptOfRemoved, append(ages, time.Duration(s.settings().Snapshots.RemovedAge))
+		why, ages = KeptOfRemoved, append(ages, time.Duration(g.Settings().Snapshots.RemovedAge))
 	}
 	var until time.Time
 	for _, age := range ages {
@@ -130,9 +130,9 @@ const unusedAge = 30 * 24 * time.Hour
 // removeUnused removes old results of tests of container engines, each of another engine, another
 // version of this program or an earlier boot, and stat caches of trees of which no snapshot was
 // taken for long.
-func (s *System) removeUnused() (removed int, err error) {
+func (g *Collector) removeUnused() (removed int, err error) {
 	for dir, prefix := range map[string]string{"docker": "proof-", filepath.Join("store", "cache"): ""} {
-		entries, rerr := os.ReadDir(filepath.Join(s.Dir, dir))
+		entries, rerr := os.ReadDir(filepath.Join(g.Dir, dir))
 		if rerr != nil && !errors.Is(rerr, fs.ErrNotExist) {
 			err = errors.Join(err, rerr)
 		}
@@ -141,7 +141,7 @@ func (s *System) removeUnused() (removed int, err error) {
 			if !strings.HasPrefix(e.Name(), prefix) || e.Name() == "order" /* of the store */ || ierr != nil || time.Since(info.ModTime()) < unusedAge {
 				continue
 			}
-			if rerr := os.Remove(filepath.Join(s.Dir, dir, e.Name())); rerr != nil {
+			if rerr := os.Remove(filepath.Join(g.Dir, dir, e.Name())); rerr != nil {
 				err = errors.Join(err, rerr)
 				continue
 			}
@@ -156,9 +156,9 @@ const housekeepingStamp = "housekeeping"
 
 // Housekeep removes expired snapshots and unused files, if a day has passed since it last did: a user
 // without a server may never run croft gc.
-func (s *System) Housekeep(ctx context.Context) error {
+func (g *Collector) Housekeep(ctx context.Context) error {
 	const day = 24 * time.Hour
-	stamp, now := filepath.Join(s.Dir, housekeepingStamp), time.Now()
+	stamp, now := filepath.Join(g.Dir, housekeepingStamp), time.Now()
 	info, err := os.Stat(stamp)
 	if err == nil && now.Sub(info.ModTime()) < day {
 		return nil
@@ -170,7 +170,7 @@ func (s *System) Housekeep(ctx context.Context) error {
 	if err = errors.Join(err, os.Chtimes(stamp, now, now)); err != nil {
 		return err
 	}
-	_, _, err = s.expireSnapshots(ctx)
-	_, perr := s.removeUnused()
+	_, _, err = g.expireSnapshots(ctx)
+	_, perr := g.removeUnused()
 	return errors.Join(err, perr)
 }

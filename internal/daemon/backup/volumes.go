@@ -1,4 +1,4 @@
-package app
+package backup
 
 import (
 	"bytes"
@@ -17,8 +17,6 @@ import (
 	"time"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/internal/daemon/backup"
-	"github.com/croft-run/croft/provider/all"
 )
 
 // Names of volumes in a backup: the list of their entries, and the directory of the contents of
@@ -41,8 +39,8 @@ type volumeEntry struct {
 
 // addVolumes adds the files of volumes to a backup. A file that is written meanwhile is in it as
 // it was read.
-func (s *System) addVolumes(ctx context.Context, out *backup.Writer, c *backup.Contents) error {
-	root, err := os.OpenRoot(all.Volumes(s.Dir))
+func (s *Source) addVolumes(ctx context.Context, out *writer, c *Contents) error {
+	root, err := os.OpenRoot(filepath.Join(s.Dir, volumesDir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -75,10 +73,10 @@ func (s *System) addVolumes(ctx context.Context, out *backup.Writer, c *backup.C
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("app: back up the volumes: %w", err)
+		return fmt.Errorf("backup: back up the volumes: %w", err)
 	}
 	if leftOut > 0 {
-		c.LeftOut = append(c.LeftOut, backup.LeftOut{ID: volumesDir, Reason: fmt.Sprintf("%d entries of volumes can't be read, or are neither files, directories nor symlinks", leftOut)})
+		c.LeftOut = append(c.LeftOut, LeftOut{ID: volumesDir, Reason: fmt.Sprintf("%d entries of volumes can't be read, or are neither files, directories nor symlinks", leftOut)})
 	}
 	data, err := json.Marshal(list)
 	if err != nil {
@@ -92,7 +90,7 @@ var errLeftOut = errors.New("left out")
 
 // addVolumeEntry adds an entry, and the content of a file under a number. Programs in sandboxes
 // may replace the entry at any time; root keeps symlinks inside.
-func addVolumeEntry(out *backup.Writer, root *os.Root, name string, number int) (volumeEntry, error) {
+func addVolumeEntry(out *writer, root *os.Root, name string, number int) (volumeEntry, error) {
 	info, err := root.Lstat(name)
 	if err != nil {
 		return volumeEntry{}, err
@@ -163,7 +161,7 @@ func (x *restore) restoreVolumes() error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("app: restore the volumes: %w", err)
+		return fmt.Errorf("backup: restore the volumes: %w", err)
 	}
 	return os.RemoveAll(filepath.Join(x.temp, volumesTemp))
 }

@@ -1,4 +1,4 @@
-package app
+package backup
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"maps"
 	"os"
 	"path"
@@ -14,8 +15,8 @@ import (
 	"time"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/internal/daemon/backup"
 	"github.com/croft-run/croft/internal/daemon/config"
+	"github.com/croft-run/croft/internal/daemon/datadir"
 	"github.com/croft-run/croft/internal/flockfile"
 	"github.com/croft-run/croft/registry"
 	"github.com/croft-run/croft/snapshot"
@@ -41,11 +42,23 @@ func isBackedUp(name string) bool {
 	case "artifacts", "prep", "e2b", "store", volumesDir:
 		return rest != ""
 	}
-	return name == storeFile || name == tokenFile || name == e2bKeyFile || name == pageKeyFile || name == config.FileName || strings.HasPrefix(name, eventsName) && !strings.Contains(name, "/")
+	return name == datadir.StoreFile || name == datadir.TokenFile || name == datadir.E2BKeyFile || name == datadir.PageKeyFile || name == config.FileName || strings.HasPrefix(name, eventsName) && !strings.Contains(name, "/")
 }
 
-// BackupOptions are the options of Backup.
-type BackupOptions struct {
+// A Source is a data directory that can be backed up.
+type Source struct {
+	Dir       string
+	Croft     string // version of the program
+	HasBucket bool   // snapshots and artifacts are in a bucket
+
+	Records   registry.Store
+	Snapshots *snapshot.Store
+	Provider  func(kind string) (driver.Provider, error)
+	Log       *slog.Logger
+}
+
+// Options are the options of Source.Write.
+type Options struct {
 	Token bool // include the token of the server, and the keys of the access tokens of sandboxes and of the page's cookies
 
 	// Partial is the path of the file that the backup is written to, which is removed after a
@@ -59,16 +72,16 @@ const partialSuffix = ".partial"
 // PartialName returns the name of a file that becomes the backup file once it is complete.
 func PartialName(file string) string { return file + partialSuffix }
 
-// Backup writes a backup of the data directory. Servers and other programs may use the
+// Write writes a backup of the data directory. Servers and other programs may use the
 // directory meanwhile. Each workspace is in the backup as a snapshot of its files. The
-// snapshots that Backup takes are removed at the end.
-func (s *System) Backup(ctx context.Context, w io.Writer, opts BackupOptions) (_ *backup.Contents, err error) {
-	if s.hasBucket() {
-		return nil, fmt.Errorf("app: back up: %w: snapshots, templates and artifacts are in a bucket (store.bucket), which other servers may use; copy the bucket, and dump the database after it", fault.Unsupported)
+// snapshots that Write takes are removed at the end.
+func (s *Source) Write(ctx context.Context, w io.Writer, opts Options) (_ *Contents, err error) {
+	if s.HasBucket {
+		return nil, fmt.Errorf("backup: back up: %w: snapshots, templates and artifacts are in a bucket (store.bucket), which other servers may use; copy the bucket, and dump the database after it", fault.Unsupported)
 	}
 	lock, err := flockfile.Lock(ctx, filepath.Join(s.Dir, backupLock))
 	if err != nil {
-		return nil, fmt.Errorf("app: wait for another backup: %w", err)
+		return nil, fmt.Errorf("backup: wait for another backup: %w", err)
 	}
 	defer lock.Close() //nolint:errcheck // closing releases the flock in any case
 	if err := s.removeKilledBackup(ctx, opts.Partial); err != nil {
@@ -76,23 +89,23 @@ func (s *System) Backup(ctx context.Context, w io.Writer, opts BackupOptions) (_
 	}
 	temp := filepath.Join(s.Dir, backupTemp)
 	if err := os.Mkdir(temp, 0o700); err != nil {
-		return nil, fmt.Errorf("app: back up: %w", err)
+		return nil, fmt.Errorf("backup: back up: %w", err)
 	}
 	if opts.Partial != "" {
 		if err := os.WriteFile(filepath.Join(temp, partialName), []byte(opts.Partial), 0o600); err != nil {
-			return nil, fmt.Errorf("app: back up: %w", err)
+			return nil, fmt.Errorf("backup: back up: %w", err)
 		}
 	}
 	defer func() { err = errors.Join(err, s.removeBackupLeftovers(context.WithoutCancel(ctx))) }()
-	db := filepath.Join(temp, storeFile)
-	if err := registry.Backup(ctx, s.store, db); err != nil {
+	db := filepath.Join(temp, datadir.StoreFile)
+	if err := registry.Backup(ctx, s.Records, db); err != nil {
 		return nil, err
 	}
-	c := &backup.Contents{Workspaces: []backup.Workspace{}, LeftOut: []backup.LeftOut{}, Token: opts.Token}
+	c := &Contents{Workspaces: []Workspace{}, LeftOut: []LeftOut{}, Token: opts.Token}
 	if err := s.backUpWorkspaces(ctx, db, c); err != nil {
 		return nil, err
 	}
-	out, err := backup.NewWriter(w, backup.Header{Format: backup.Format, Layout: LayoutVersion, Croft: s.version, Created: time.Now().UTC()})
+	out, err := newWriter(w, Header{Format: format, Layout: datadir.Layout, Croft: s.Croft, Created: time.Now().UTC()})
 	if err != nil {
 		return nil, err
 	}
@@ -105,11 +118,11 @@ func (s *System) Backup(ctx context.Context, w io.Writer, opts BackupOptions) (_
 // removeKilledBackup removes what a backup of a killed process left, the incomplete file
 // included unless it is kept: the next backup writes to a file of the same name. The caller
 // holds the lock of backups.
-func (s *System) removeKilledBackup(ctx context.Context, keep string) error {
+func (s *Source) removeKilledBackup(ctx context.Context, keep string) error {
 	file, err := os.ReadFile(filepath.Join(s.Dir, backupTemp, partialName))
 	if partial := string(file); err == nil && partial != keep && filepath.IsAbs(partial) && strings.HasSuffix(partial, partialSuffix) {
 		if err := os.Remove(partial); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			s.log.WarnContext(ctx, "the incomplete file of a backup stays", "file", partial, "error", err)
+			s.Log.WarnContext(ctx, "the incomplete file of a backup stays", "file", partial, "error", err)
 		}
 	}
 	return s.removeBackupLeftovers(ctx)
@@ -117,14 +130,14 @@ func (s *System) removeKilledBackup(ctx context.Context, keep string) error {
 
 // removeBackupLeftovers removes the temporary files and snapshots of a backup. The caller holds
 // the lock of backups.
-func (s *System) removeBackupLeftovers(ctx context.Context) error {
-	_, err := s.snapshots.RemoveBackups(ctx)
+func (s *Source) removeBackupLeftovers(ctx context.Context) error {
+	_, err := s.Snapshots.RemoveBackups(ctx)
 	return errors.Join(err, os.RemoveAll(filepath.Join(s.Dir, backupTemp)))
 }
 
-// collectBackups removes what a backup of a killed process left, unless one is being made,
+// Collect removes what a backup of a killed process left, unless one is being made,
 // and reports whether there was one.
-func (s *System) collectBackups(ctx context.Context) (found bool, err error) {
+func (s *Source) Collect(ctx context.Context) (found bool, err error) {
 	// A restore that was killed after its last step leaves its empty directory.
 	_ = os.Remove(filepath.Join(s.Dir, restoreTemp))
 	if _, err := os.Stat(filepath.Join(s.Dir, backupTemp)); errors.Is(err, fs.ErrNotExist) {
@@ -142,7 +155,7 @@ func (s *System) collectBackups(ctx context.Context) (found bool, err error) {
 
 // backUpWorkspaces takes a snapshot of each workspace in a copy of the records, and writes
 // into the copy that the workspace starts from that snapshot.
-func (s *System) backUpWorkspaces(ctx context.Context, db string, c *backup.Contents) (err error) {
+func (s *Source) backUpWorkspaces(ctx context.Context, db string, c *Contents) (err error) {
 	records, err := registry.OpenStore(ctx, "sqlite:"+db)
 	if err != nil {
 		return err
@@ -165,14 +178,14 @@ func (s *System) backUpWorkspaces(ctx context.Context, db string, c *backup.Cont
 		case err != nil:
 			reason := fault.Encode(fmt.Errorf("its files are not in the backup: %w", err))
 			rec.Ref, rec.State, rec.Error = nil, registry.Failed, &reason
-			c.LeftOut = append(c.LeftOut, backup.LeftOut{ID: rec.ID, Name: rec.Name, Reason: err.Error()})
+			c.LeftOut = append(c.LeftOut, LeftOut{ID: rec.ID, Name: rec.Name, Reason: err.Error()})
 		default:
-			c.Workspaces = append(c.Workspaces, backup.Workspace{ID: rec.ID, Name: rec.Name, Kind: rec.Kind, Snapshot: info.ID})
+			c.Workspaces = append(c.Workspaces, Workspace{ID: rec.ID, Name: rec.Name, Kind: rec.Kind, Snapshot: info.ID})
 			if rec.Spec.Dir != "" {
-				c.LeftOut = append(c.LeftOut, backup.LeftOut{ID: rec.ID, Name: rec.Name, Reason: "its files are the directory " + rec.Spec.Dir + " of the host, which is not in the backup"})
+				c.LeftOut = append(c.LeftOut, LeftOut{ID: rec.ID, Name: rec.Name, Reason: "its files are the directory " + rec.Spec.Dir + " of the host, which is not in the backup"})
 			}
 			if info.MissingTotal > 0 {
-				c.LeftOut = append(c.LeftOut, backup.LeftOut{ID: rec.ID, Name: rec.Name, Reason: fmt.Sprintf("%d of its files can't be read, such as %.200q", info.MissingTotal, info.Missing[0].Path)})
+				c.LeftOut = append(c.LeftOut, LeftOut{ID: rec.ID, Name: rec.Name, Reason: fmt.Sprintf("%d of its files can't be read, such as %.200q", info.MissingTotal, info.Missing[0].Path)})
 			}
 		}
 		rec.Worker, rec.Attempts = "", 0
@@ -186,9 +199,9 @@ func (s *System) backUpWorkspaces(ctx context.Context, db string, c *backup.Cont
 // backUpWorkspace takes a snapshot of a workspace, whatever state it is in, and makes the
 // record that of a workspace which was not opened yet and starts from the snapshot. A
 // workspace in place starts from its directory again.
-func (s *System) backUpWorkspace(ctx context.Context, rec *registry.Record) (info driver.SnapshotInfo, err error) {
+func (s *Source) backUpWorkspace(ctx context.Context, rec *registry.Record) (info driver.SnapshotInfo, err error) {
 	if rec.State == registry.Destroyed {
-		return info, fmt.Errorf("app: %w: it is destroyed", fault.NotFound)
+		return info, fmt.Errorf("backup: %w: it is destroyed", fault.NotFound)
 	}
 	if rec.Ref != nil && rec.Spec.Dir == "" {
 		if info, err = s.takeForBackup(ctx, rec); err != nil {
@@ -207,8 +220,8 @@ func (s *System) backUpWorkspace(ctx context.Context, rec *registry.Record) (inf
 
 // takeForBackup takes a snapshot through the provider, so that a paused or closed workspace
 // stays so.
-func (s *System) takeForBackup(ctx context.Context, rec *registry.Record) (info driver.SnapshotInfo, err error) {
-	p, err := s.Mux.Provider(rec.Kind)
+func (s *Source) takeForBackup(ctx context.Context, rec *registry.Record) (info driver.SnapshotInfo, err error) {
+	p, err := s.Provider(rec.Kind)
 	if err != nil {
 		return info, err
 	}
@@ -230,17 +243,17 @@ func (s *System) takeForBackup(ctx context.Context, rec *registry.Record) (info 
 }
 
 // isGone reports whether a workspace was destroyed since the records were copied.
-func (s *System) isGone(ctx context.Context, id string) bool {
-	rec, err := s.store.Get(ctx, id)
+func (s *Source) isGone(ctx context.Context, id string) bool {
+	rec, err := s.Records.Get(ctx, id)
 	return fault.Of(err) == fault.NotFound || err == nil && rec.State == registry.Destroyed
 }
 
 // addFiles adds the files of the data directory to a backup.
-func (s *System) addFiles(ctx context.Context, out *backup.Writer, db string, c *backup.Contents) error {
-	if err := out.AddFile(storeFile, db); err != nil {
+func (s *Source) addFiles(ctx context.Context, out *writer, db string, c *Contents) error {
+	if err := out.AddFile(datadir.StoreFile, db); err != nil {
 		return err
 	}
-	leftOut, err := s.snapshots.Backup(ctx, func(name string, size int64, body io.Reader) error {
+	leftOut, err := s.Snapshots.Backup(ctx, func(name string, size int64, body io.Reader) error {
 		if strings.HasPrefix(name, "snapshots/") {
 			c.Snapshots++
 		}
@@ -250,7 +263,7 @@ func (s *System) addFiles(ctx context.Context, out *backup.Writer, db string, c 
 		return err
 	}
 	for _, id := range leftOut {
-		c.LeftOut = append(c.LeftOut, backup.LeftOut{ID: id, Reason: "the snapshot's lower layers, directories of the host, are gone or on another node"})
+		c.LeftOut = append(c.LeftOut, LeftOut{ID: id, Reason: "the snapshot's lower layers, directories of the host, are gone or on another node"})
 	}
 	if err := s.addVolumes(ctx, out, c); err != nil {
 		return err
@@ -262,7 +275,7 @@ func (s *System) addFiles(ctx context.Context, out *backup.Writer, db string, c 
 	}
 	files := []string{filepath.Join(s.Dir, config.FileName)}
 	if c.Token {
-		files = append(files, s.TokenPath(), filepath.Join(s.Dir, e2bKeyFile), filepath.Join(s.Dir, pageKeyFile))
+		files = append(files, filepath.Join(s.Dir, datadir.TokenFile), filepath.Join(s.Dir, datadir.E2BKeyFile), filepath.Join(s.Dir, datadir.PageKeyFile))
 	}
 	events, err := filepath.Glob(filepath.Join(s.Dir, eventsName+"*"))
 	if err != nil {
@@ -278,7 +291,7 @@ func (s *System) addFiles(ctx context.Context, out *backup.Writer, db string, c 
 
 // addTree adds the regular files of a directory. Files that vanish meanwhile are left out,
 // as are locks.
-func addTree(ctx context.Context, out *backup.Writer, data, dir string) error {
+func addTree(ctx context.Context, out *writer, data, dir string) error {
 	return filepath.WalkDir(filepath.Join(data, dir), func(file string, d fs.DirEntry, err error) error {
 		switch {
 		case errors.Is(err, fs.ErrNotExist):

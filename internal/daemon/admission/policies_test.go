@@ -1,4 +1,4 @@
-package app
+package admission
 
 import (
 	"testing"
@@ -8,6 +8,8 @@ import (
 	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/daemon/config"
+	"github.com/croft-run/croft/provider/memory"
+	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -25,24 +27,25 @@ tenants:
   firm: {policies: [firm]}
 `
 
-func openTeams(t *testing.T) *System {
+func openTeams(t *testing.T) *Rules {
 	t.Helper()
 	settings, err := config.Parse([]byte(teamPolicies))
 	if err != nil {
 		t.Fatal(err)
 	}
-	sys, err := Open(t.Context(), Config{DataDir: t.TempDir(), Settings: settings})
+	rules, err := New(t.Context(), Options{
+		Settings: func() *config.Config { return settings }, Mux: workspace.NewMux(new(memory.Provider)), CheckDataDir: func() error { return nil },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { sys.Close(t.Context()) })
-	return sys
+	return rules
 }
 
 // TestPoliciesOfATenant: a tenant names its own policies alone, and has the first of them without a
 // name. It does not reach another one by a change of a workspace's policy, either.
 func TestPoliciesOfATenant(t *testing.T) {
-	sys := openTeams(t)
+	rules := openTeams(t)
 	for _, tt := range []struct {
 		tenant, policy string
 		refused        bool
@@ -60,7 +63,7 @@ func TestPoliciesOfATenant(t *testing.T) {
 	} {
 		ctx := auth.With(t.Context(), auth.Principal{Tenant: tt.tenant, Scope: auth.Run})
 		spec := driver.Spec{Policy: driver.Policy{Network: driver.Network{}}}
-		err := sys.admitSpec(ctx, &spec, tt.policy)
+		err := rules.AdmitSpec(ctx, &spec, tt.policy)
 		if refused := fault.Of(err) == fault.PermissionDenied; refused != tt.refused || err != nil && !refused {
 			t.Errorf("%s names %q: %v, want refused %v", tt.tenant, tt.policy, err, tt.refused)
 		} else if got := spec.Policy.Limits[driver.ResourceMemory].Max; !refused && got != tt.memory {
@@ -70,7 +73,7 @@ func TestPoliciesOfATenant(t *testing.T) {
 	small := driver.Policy{Limits: driver.Limits{driver.ResourceMemory: {Max: 1 << 20}}}
 	change := func(tenant string) error {
 		ctx := auth.With(t.Context(), auth.Principal{Tenant: tenant, Scope: auth.Run})
-		return sys.admitPolicy(ctx, "", small, &driver.Policy{})
+		return rules.AdmitPolicy(ctx, "", small, &driver.Policy{})
 	}
 	if err := change("trusted"); err != nil {
 		t.Errorf("a change to a policy of the tenant: %v", err)
@@ -83,7 +86,7 @@ func TestPoliciesOfATenant(t *testing.T) {
 // TestLimitsOfATemplate: a template of E2B's API that asks for a size gets at most that of the policy, as
 // the policy enforces it.
 func TestLimitsOfATemplate(t *testing.T) {
-	sys := openTeams(t)
+	rules := openTeams(t)
 	for _, tt := range []struct {
 		tenant      string
 		asked, want driver.Limits
@@ -96,7 +99,7 @@ func TestLimitsOfATemplate(t *testing.T) {
 	} {
 		ctx := auth.With(t.Context(), auth.Principal{Tenant: tt.tenant, Scope: auth.Run})
 		p := driver.Policy{Limits: tt.asked}
-		if err := sys.fitLimits(ctx, &p); err != nil {
+		if err := rules.fitLimits(ctx, &p); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(tt.want, p.Limits); diff != "" {

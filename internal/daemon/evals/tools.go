@@ -1,4 +1,4 @@
-package app
+package evals
 
 import (
 	"context"
@@ -16,12 +16,12 @@ import (
 	"github.com/croft-run/croft/workspace"
 )
 
-// EvalLocalURL is the URL at which programs in the workspaces of an EvalSystem reach
-// EvalConfig.LocalHandler.
-var EvalLocalURL = fmt.Sprintf("http://127.0.0.1:%d", egress.RelayPort)
+// LocalURL is the URL at which programs in the workspaces of Sandboxes reach
+// Config.LocalHandler.
+var LocalURL = fmt.Sprintf("http://127.0.0.1:%d", egress.RelayPort)
 
-// EvalTools configures the tools for the agents of an evaluation.
-type EvalTools struct {
+// Tools are the tools for the agents of an evaluation.
+type Tools struct {
 	Settings *config.Config
 	Toolset  mcpserver.Toolset
 	Version  string
@@ -31,8 +31,8 @@ type EvalTools struct {
 // Serve returns an MCP server of the tools for one workspace, and a function that
 // closes it. The agent inside the workspace calls it; the tools work from outside, as
 // for any other user of the workspace. They have no secrets.
-func (t EvalTools) Serve(ctx context.Context, ws *workspace.Workspace) (http.Handler, func(context.Context) error, error) {
-	forms, err := secretForms(t.Settings)
+func (t Tools) Serve(ctx context.Context, ws *workspace.Workspace) (http.Handler, func(context.Context) error, error) {
+	forms, err := t.Settings.Secrets.Finder()
 	if err != nil {
 		return nil, nil, err
 	}

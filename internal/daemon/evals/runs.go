@@ -1,4 +1,4 @@
-package app
+package evals
 
 import (
 	"bytes"
@@ -27,26 +27,26 @@ import (
 	"github.com/croft-run/croft/internal/lazyregexp"
 )
 
-// evalOutput has the output of a run that the server started, in the directory with the run's.
-const evalOutput = "output.log"
+// outputFile has the output of a run that the server started, in the directory with the run's.
+const outputFile = "output.log"
 
-// evalRuns are the runs of evaluations in evals.dir of the configuration. A run that the server starts is a process
+// Runs are the runs of evaluations in evals.dir of the configuration. A run that the server starts is a process
 // of its own: croft eval run, in a directory DIR/ID with its output, in which it makes its own
 // directory. Others are directories of croft eval run --output-dir DIR.
-type evalRuns struct {
-	data     string // data directory, in which no run can be
+type Runs struct {
+	data     string
 	settings func() *config.Config
-	self     func(ctx context.Context, args ...string) (*exec.Cmd, error) // croft; nil starts no run
+	self     func(ctx context.Context, args ...string) (*exec.Cmd, error)
 	log      *slog.Logger
 
 	mu      sync.Mutex
-	running map[string]*evalProcess // guarded by mu; by id
-	closed  bool                    // guarded by mu; no run starts any more
-	cache   map[string]cachedRun    // guarded by mu; by directory
+	running map[string]*process  // guarded by mu; by id
+	closed  bool                 // guarded by mu; no run starts any more
+	cache   map[string]cachedRun // guarded by mu; by directory
 }
 
-// An evalProcess is a run that this process started.
-type evalProcess struct {
+// An process is a run that this process started.
+type process struct {
 	cmd     *exec.Cmd
 	suite   string
 	done    chan struct{} // closed when it has ended
@@ -58,29 +58,31 @@ type evalProcess struct {
 type cachedRun struct {
 	at   time.Time
 	size int64
-	view *evalView
+	view *runView
 }
 
-// An evalView is what is shown of a run, without reports.
-type evalView struct {
+// An runView is what is shown of a run, without reports.
+type runView struct {
 	eval.RunView
 	cells map[string]map[string]*eval.ExecutionResult // summaries, by case and runner
 }
 
-func newEvalRuns(data string, settings func() *config.Config, self func(context.Context, ...string) (*exec.Cmd, error), log *slog.Logger) *evalRuns {
-	return &evalRuns{data: data, settings: settings, self: self, log: log, running: map[string]*evalProcess{}, cache: map[string]cachedRun{}}
+// NewRuns returns the runs of a server: data is its data directory, in which no run can be, and self
+// returns croft with arguments; nil starts no run.
+func NewRuns(data string, settings func() *config.Config, self func(context.Context, ...string) (*exec.Cmd, error), log *slog.Logger) *Runs {
+	return &Runs{data: data, settings: settings, self: self, log: log, running: map[string]*process{}, cache: map[string]cachedRun{}}
 }
 
 // outputDir returns the directory of the runs; "" if the configuration names no directory.
-func (e *evalRuns) outputDir() string { return e.settings().Evals.Dir }
+func (e *Runs) outputDir() string { return e.settings().Evals.Dir }
 
-var evalID = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$`)
+var runID = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$`)
 
 // runDir returns the directory with the journal of a run; "" if the run has no journal yet.
-func (e *evalRuns) runDir(id string) (string, error) {
+func (e *Runs) runDir(id string) (string, error) {
 	dir := filepath.Join(e.outputDir(), id)
 	missing := fmt.Errorf("evaluation %.100q: %w: no run has this id", id, fault.NotFound)
-	if !evalID.MatchString(id) || e.outputDir() == "" {
+	if !runID.MatchString(id) || e.outputDir() == "" {
 		return "", missing
 	}
 	if info, err := os.Lstat(dir); err != nil || !info.IsDir() {
@@ -98,7 +100,7 @@ func (e *evalRuns) runDir(id string) (string, error) {
 			return below, nil
 		}
 	}
-	if _, err := os.Lstat(filepath.Join(dir, evalOutput)); err != nil {
+	if _, err := os.Lstat(filepath.Join(dir, outputFile)); err != nil {
 		return "", missing
 	}
 	return "", nil
@@ -114,7 +116,7 @@ func hasRun(dir string) bool {
 }
 
 // List lists the runs, newest first. Ids begin with the time.
-func (e *evalRuns) List(ctx context.Context) (client.EvalRuns, error) {
+func (e *Runs) List(ctx context.Context) (client.EvalRuns, error) {
 	out := client.EvalRuns{Runs: []client.EvalRun{}, Suites: []client.EvalSuite{}, Dir: e.outputDir()}
 	for _, path := range e.settings().Evals.Suites {
 		out.Suites = append(out.Suites, client.EvalSuite{Path: path})
@@ -143,7 +145,7 @@ func (e *evalRuns) List(ctx context.Context) (client.EvalRuns, error) {
 }
 
 // view returns a run; the view is nil if it has no journal yet, or never had.
-func (e *evalRuns) view(id string) (client.EvalRun, *evalView, error) {
+func (e *Runs) view(id string) (client.EvalRun, *runView, error) {
 	dir, err := e.runDir(id)
 	if err != nil {
 		return client.EvalRun{}, nil, err
@@ -220,7 +222,7 @@ func parseTime(text string) time.Time {
 }
 
 // readRun reads the journal of a run, unless it has not changed since.
-func (e *evalRuns) readRun(dir string) (*evalView, error) {
+func (e *Runs) readRun(dir string) (*runView, error) {
 	info, err := os.Stat(filepath.Join(dir, journal))
 	if err != nil {
 		return nil, fmt.Errorf("evaluation: %w: %w", fault.Of(err), err)
@@ -231,7 +233,7 @@ func (e *evalRuns) readRun(dir string) (*evalView, error) {
 	if ok && found.size == info.Size() && found.at.Equal(info.ModTime()) && !found.view.Running {
 		return found.view, nil
 	}
-	v := &evalView{cells: map[string]map[string]*eval.ExecutionResult{}}
+	v := &runView{cells: map[string]map[string]*eval.ExecutionResult{}}
 	v.RunView, err = eval.ViewRun(dir, func(caseID, runner string, r *eval.ExecutionResult) {
 		if v.cells[caseID] == nil {
 			v.cells[caseID] = map[string]*eval.ExecutionResult{}
@@ -279,7 +281,7 @@ func sessionsOf(r *eval.ExecutionResult) []*eval.ExecutionResult {
 }
 
 // Show returns a run as a matrix.
-func (e *evalRuns) Show(_ context.Context, id string) (client.EvalDetails, error) {
+func (e *Runs) Show(_ context.Context, id string) (client.EvalDetails, error) {
 	run, v, err := e.view(id)
 	if err != nil {
 		return client.EvalDetails{}, err
@@ -318,7 +320,7 @@ func cellView(runner string, r *eval.ExecutionResult) client.EvalCell {
 	return out
 }
 
-func (v *evalView) runnerView(id string) client.EvalRunner {
+func (v *runView) runnerView(id string) client.EvalRunner {
 	out := client.EvalRunner{ID: id}
 	var cost, tokens []float64
 	total := 0.0
@@ -347,7 +349,7 @@ func (v *evalView) runnerView(id string) client.EvalRunner {
 }
 
 // Execution returns a session of an execution, with its whole report.
-func (e *evalRuns) Execution(_ context.Context, id, caseID, runner string, repetition, number int) (client.EvalExecution, error) {
+func (e *Runs) Execution(_ context.Context, id, caseID, runner string, repetition, number int) (client.EvalExecution, error) {
 	missing := fmt.Errorf("evaluation %s: case %.100q on runner %.100q: %w: it has not ended, or is not of this run", id, caseID, runner, fault.NotFound)
 	dir, err := e.runDir(id)
 	if err != nil {
@@ -404,7 +406,7 @@ func fillExecution(out *client.EvalExecution, r *eval.ExecutionResult) error {
 }
 
 // Compare compares two runs that have results.
-func (e *evalRuns) Compare(_ context.Context, a, b string) (out client.EvalComparison, err error) {
+func (e *Runs) Compare(_ context.Context, a, b string) (out client.EvalComparison, err error) {
 	var results [2]*eval.Result
 	for i, id := range []string{a, b} {
 		dir, err := e.runDir(id)
@@ -422,7 +424,7 @@ func (e *evalRuns) Compare(_ context.Context, a, b string) (out client.EvalCompa
 }
 
 // Start starts croft eval run.
-func (e *evalRuns) Start(ctx context.Context, r client.EvalRequest) (client.EvalRun, error) {
+func (e *Runs) Start(ctx context.Context, r client.EvalRequest) (client.EvalRun, error) {
 	if e.self == nil {
 		return client.EvalRun{}, fmt.Errorf("start an evaluation: %w: this program can't start croft", fault.Unsupported)
 	}
@@ -453,8 +455,8 @@ func (e *evalRuns) Start(ctx context.Context, r client.EvalRequest) (client.Eval
 	return run, err
 }
 
-// evalArguments returns the arguments of croft. Values that begin with a dash can't be flags.
-func evalArguments(r client.EvalRequest, dir string) []string {
+// arguments returns the arguments of croft. Values that begin with a dash can't be flags.
+func arguments(r client.EvalRequest, dir string) []string {
 	args := []string{"eval", "run", "--output-dir=" + dir, "--reporter=standard"}
 	for flag, values := range map[string][]string{"case": r.Cases, "runner": r.Runners, "tag": r.Tags} {
 		for _, v := range values {
@@ -470,19 +472,19 @@ func evalArguments(r client.EvalRequest, dir string) []string {
 	return append(args, "--", r.Suite)
 }
 
-func (e *evalRuns) startProcess(ctx context.Context, id, dir string, r client.EvalRequest) error {
-	output, err := os.OpenFile(filepath.Join(dir, evalOutput), os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o600)
+func (e *Runs) startProcess(ctx context.Context, id, dir string, r client.EvalRequest) error {
+	output, err := os.OpenFile(filepath.Join(dir, outputFile), os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o600)
 	if err != nil {
 		return fmt.Errorf("evaluation: %w: %w", fault.Of(err), err)
 	}
 	defer output.Close() // the process has its own descriptor
-	cmd, err := e.self(context.WithoutCancel(ctx), evalArguments(r, dir)...)
+	cmd, err := e.self(context.WithoutCancel(ctx), arguments(r, dir)...)
 	if err != nil {
 		return err
 	}
 	cmd.Stdout, cmd.Stderr = output, output
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a Ctrl-C at the server's terminal is not for it
-	p := &evalProcess{cmd: cmd, suite: r.Suite, done: make(chan struct{})}
+	p := &process{cmd: cmd, suite: r.Suite, done: make(chan struct{})}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
@@ -499,13 +501,13 @@ func (e *evalRuns) startProcess(ctx context.Context, id, dir string, r client.Ev
 	return nil
 }
 
-func (e *evalRuns) process(id string) *evalProcess {
+func (e *Runs) process(id string) *process {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.running[id]
 }
 
-func (p *evalProcess) isRunning() bool {
+func (p *process) isRunning() bool {
 	select {
 	case <-p.done:
 		return false
@@ -514,18 +516,18 @@ func (p *evalProcess) isRunning() bool {
 	}
 }
 
-// evalGrace is how long a run may take to end after SIGINT: its agents and sandboxes end first.
-const evalGrace = 30 * time.Second
+// stopGrace is how long a run may take to end after SIGINT: its agents and sandboxes end first.
+const stopGrace = 30 * time.Second
 
 // stop interrupts a run, and kills it if it does not end.
-func (p *evalProcess) stop(ctx context.Context) error {
+func (p *process) stop(ctx context.Context) error {
 	if err := p.cmd.Process.Signal(os.Interrupt); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("stop the evaluation: %w: %w", fault.Failed, err)
 	}
 	select {
 	case <-p.done:
 		return nil
-	case <-time.After(evalGrace):
+	case <-time.After(stopGrace):
 	case <-ctx.Done():
 	}
 	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
@@ -536,7 +538,7 @@ func (p *evalProcess) stop(ctx context.Context) error {
 }
 
 // Stop stops a run that this process started.
-func (e *evalRuns) Stop(ctx context.Context, id string) (client.EvalRun, error) {
+func (e *Runs) Stop(ctx context.Context, id string) (client.EvalRun, error) {
 	run, _, err := e.view(id)
 	if err != nil {
 		return run, err
@@ -553,11 +555,11 @@ func (e *evalRuns) Stop(ctx context.Context, id string) (client.EvalRun, error) 
 	return run, err
 }
 
-// close stops all runs.
-func (e *evalRuns) close(ctx context.Context) error {
+// Close stops all runs.
+func (e *Runs) Close(ctx context.Context) error {
 	e.mu.Lock()
 	e.closed = true
-	var list []*evalProcess
+	var list []*process
 	for _, p := range e.running {
 		list = append(list, p)
 	}
@@ -575,8 +577,8 @@ func (e *evalRuns) close(ctx context.Context) error {
 const shownOutput = 16 << 10
 
 // outputTail returns the end of the output of a run that a server started.
-func (e *evalRuns) outputTail(id string) string {
-	f, err := os.Open(filepath.Join(e.outputDir(), id, evalOutput))
+func (e *Runs) outputTail(id string) string {
+	f, err := os.Open(filepath.Join(e.outputDir(), id, outputFile))
 	if err != nil {
 		return ""
 	}

@@ -1,7 +1,6 @@
-package app
+package datadir
 
 import (
-	"context"
 	"crypto/rand"
 	"encoding/base64"
 	"errors"
@@ -11,26 +10,28 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/daemon/config"
-	"github.com/croft-run/croft/internal/sleep"
 )
 
-// LayoutVersion is the version of the data directory's layout.
-const LayoutVersion = 2
+// Layout is the version of the data directory's layout.
+const Layout = 2
 
+// Names of files in the data directory, see the package comment.
 const (
-	versionFile = "version"
-	tokenFile   = "token"
-	storeFile   = "croft.db"
-	lockFile    = "up.lock"
+	VersionFile = "version"
+	TokenFile   = "token"
+	StoreFile   = "croft.db"
+	E2BKeyFile  = "e2b.key"
+	PageKeyFile = "page.key"
+
+	lockFile = "up.lock"
 )
 
-// DefaultDataDir returns the default data directory: $CROFT_DATA, else
+// Default returns the default data directory: $CROFT_DATA, else
 // $XDG_DATA_HOME/croft, else ~/.local/share/croft.
-func DefaultDataDir() (string, error) {
+func Default() (string, error) {
 	if dir := os.Getenv("CROFT_DATA"); dir != "" {
 		return dir, nil
 	}
@@ -44,28 +45,28 @@ func DefaultDataDir() (string, error) {
 	return filepath.Join(home, ".local", "share", "croft"), nil
 }
 
-// DataDir returns the absolute path of a data directory; "" is the default one.
-func DataDir(dir string) (string, error) {
+// Abs returns the absolute path of a data directory; "" is the default one.
+func Abs(dir string) (string, error) {
 	if dir == "" {
 		var err error
-		if dir, err = DefaultDataDir(); err != nil {
+		if dir, err = Default(); err != nil {
 			return "", err
 		}
 	}
 	return filepath.Abs(dir)
 }
 
-// prepareDataDir creates the data directory, or checks the existing one, and returns
+// Prepare creates the data directory, "" for the default one, or checks the existing one, and returns
 // its absolute path.
-func prepareDataDir(dir string) (string, error) {
-	abs, err := filepath.Abs(dir)
+func Prepare(dir string) (string, error) {
+	abs, err := Abs(dir)
 	if err != nil {
-		return "", fmt.Errorf("app: data directory %s: %w", dir, err)
+		return "", err
 	}
 	if err := os.MkdirAll(abs, 0o700); err != nil {
 		return "", fmt.Errorf("app: make data directory: %w", err)
 	}
-	info, err := checkOwned("data directory", abs, fs.ModeDir)
+	info, err := CheckOwner(abs)
 	if err != nil {
 		return "", err
 	}
@@ -81,28 +82,21 @@ func prepareDataDir(dir string) (string, error) {
 	return abs, nil
 }
 
-// dataDirInterval is the time between checks of a server whether its data directory exists.
-const dataDirInterval = time.Second
-
-// checkDataDir returns an error if the data directory was removed or replaced since it was
-// opened: what is written to its path now would belong to no record.
-func (s *System) checkDataDir() error {
-	info, err := os.Lstat(filepath.Join(s.Dir, versionFile))
-	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(info, s.marker) {
-		return fmt.Errorf("app: %w: the data directory was removed or replaced while it was in use; start croft again", fault.Unavailable)
+// StoreURL returns the URL of a store of a data directory: the default for "", and
+// a SQLite path relative to the directory.
+func StoreURL(dir, url string) string {
+	if url == "" {
+		url = "sqlite:" + StoreFile
 	}
-	return nil // an error of another kind may be over soon
+	if path, ok := strings.CutPrefix(url, "sqlite:"); ok && path != "" && !filepath.IsAbs(path) {
+		url = "sqlite:" + filepath.Join(dir, path)
+	}
+	return url
 }
 
-// watchDataDir calls stop when the data directory was removed or replaced. It returns when
-// ctx ends.
-func (s *System) watchDataDir(ctx context.Context, stop func(cause error)) {
-	for sleep.For(ctx, dataDirInterval) == nil {
-		if err := s.checkDataDir(); err != nil {
-			stop(fmt.Errorf("app: serve %s: %w", s.Dir, err))
-			return
-		}
-	}
+// CheckOwner stats a data directory, and refuses a symlink, and a directory of another user.
+func CheckOwner(dir string) (fs.FileInfo, error) {
+	return checkOwned("data directory", dir, fs.ModeDir)
 }
 
 // checkOwned stats path and refuses another type, a symlink, or a file of another
@@ -127,7 +121,7 @@ func checkOwned(what, path string, want fs.FileMode) (fs.FileInfo, error) {
 // checkVersion refuses a directory of another layout version, or one that croft did
 // not create, and writes the version into an empty one.
 func checkVersion(dir string) error {
-	path := filepath.Join(dir, versionFile)
+	path := filepath.Join(dir, VersionFile)
 	const what = "version of the data directory"
 	_, err := checkOwned(what, path, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -147,11 +141,11 @@ func checkVersion(dir string) error {
 	version, err := strconv.Atoi(text)
 	switch {
 	case err != nil || version < 1:
-		return fault.Advise(fmt.Errorf("app: data directory %s: version %.20q: %w: this croft needs version %d", dir, text, fault.InvalidArgument, LayoutVersion), "name another directory with --data")
-	case version > LayoutVersion:
-		return fault.Advise(fmt.Errorf("app: data directory %s has version %d: %w: a later croft made it; this one needs version %d", dir, version, fault.Unsupported, LayoutVersion), "upgrade croft, or name another directory with --data")
-	case version < LayoutVersion:
-		return fault.Advise(fmt.Errorf("app: data directory %s has version %d: %w: an earlier croft made it; this one needs version %d and changed nothing in it", dir, version, fault.Unsupported, LayoutVersion), "name another directory with --data")
+		return fault.Advise(fmt.Errorf("app: data directory %s: version %.20q: %w: this croft needs version %d", dir, text, fault.InvalidArgument, Layout), "name another directory with --data")
+	case version > Layout:
+		return fault.Advise(fmt.Errorf("app: data directory %s has version %d: %w: a later croft made it; this one needs version %d", dir, version, fault.Unsupported, Layout), "upgrade croft, or name another directory with --data")
+	case version < Layout:
+		return fault.Advise(fmt.Errorf("app: data directory %s has version %d: %w: an earlier croft made it; this one needs version %d and changed nothing in it", dir, version, fault.Unsupported, Layout), "name another directory with --data")
 	}
 	return nil
 }
@@ -173,12 +167,18 @@ func writeVersion(dir, path string) error {
 			return fs.ErrExist
 		}
 		// A mistyped --data must not turn a home directory into a data directory.
-		return fault.Advise(fmt.Errorf("app: data directory %s: %w: it is not empty, and no data directory (it has %q and no %q)", dir, fault.InvalidArgument, e.Name(), versionFile), "name another one with --data")
+		return fault.Advise(fmt.Errorf("app: data directory %s: %w: it is not empty, and no data directory (it has %q and no %q)", dir, fault.InvalidArgument, e.Name(), VersionFile), "name another one with --data")
 	}
-	if err := createFile(path, strconv.Itoa(LayoutVersion)+"\n", 0o644); err != nil {
+	if err := Mark(dir); err != nil {
 		return fmt.Errorf("app: mark data directory: %w", err)
 	}
 	return nil
+}
+
+// Mark writes the version into a directory, which makes it a data directory. It fails with
+// fs.ErrExist.
+func Mark(dir string) error {
+	return createFile(filepath.Join(dir, VersionFile), strconv.Itoa(Layout)+"\n", 0o644)
 }
 
 // createFile creates a file atomically with its content, by link(2) of a temporary
@@ -205,11 +205,11 @@ func createFile(path, content string, mode fs.FileMode) error {
 	return os.Link(tmp.Name(), path)
 }
 
-// loadToken returns the token of the data directory, and creates it the first time.
-func loadToken(dir string) (string, error) { return loadSecretFile(dir, tokenFile) }
+// Token returns the token of the data directory, and creates it the first time.
+func Token(dir string) (string, error) { return SecretFile(dir, TokenFile) }
 
-// loadSecretFile returns the random text of a file, and creates it the first time.
-func loadSecretFile(dir, name string) (string, error) {
+// SecretFile returns the random text of a file, and creates it the first time.
+func SecretFile(dir, name string) (string, error) {
 	path := filepath.Join(dir, name)
 	info, err := checkOwned("token", path, 0)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -1,30 +1,28 @@
-package app
+package backup
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"github.com/gofrs/flock"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/atomicfile"
-	"github.com/croft-run/croft/internal/daemon/backup"
 	"github.com/croft-run/croft/internal/daemon/config"
+	"github.com/croft-run/croft/internal/daemon/datadir"
 	"github.com/croft-run/croft/registry"
 )
 
 // Restored is the result of Restore.
 type Restored struct {
 	Data string `json:"data"`
-	backup.Header
-	backup.Contents
+	Header
+	Contents
 }
 
 // Restore writes a backup into an empty data directory, or none. A croft.yaml that is there
@@ -32,20 +30,20 @@ type Restored struct {
 // Restore replaces what a killed one left. storeURL returns the URL of the store by the
 // configuration file of the backup, which is "" if there is none or another one counts.
 func Restore(ctx context.Context, r io.Reader, dir string, storeURL func(file string) (string, error)) (_ *Restored, err error) {
-	abs, err := DataDir(dir)
+	abs, err := datadir.Abs(dir)
 	if err != nil {
 		return nil, err
 	}
 	_, missing := os.Lstat(abs)
 	if err := os.MkdirAll(abs, 0o700); err != nil {
-		return nil, fmt.Errorf("app: make data directory: %w", err)
+		return nil, fmt.Errorf("backup: make data directory: %w", err)
 	}
-	if _, err := checkOwned("data directory", abs, fs.ModeDir); err != nil {
+	if _, err := datadir.CheckOwner(abs); err != nil {
 		return nil, err
 	}
 	lock := flock.New(abs, flock.SetFlag(os.O_RDONLY))
 	if ok, err := lock.TryLock(); err != nil || !ok {
-		return nil, errors.Join(err, fmt.Errorf("app: restore into %s: %w: another restore is writing it", abs, fault.AlreadyExists))
+		return nil, errors.Join(err, fmt.Errorf("backup: restore into %s: %w: another restore is writing it", abs, fault.AlreadyExists))
 	}
 	defer lock.Close() //nolint:errcheck // closing releases the flock in any case
 	if err := clearForRestore(abs); err != nil {
@@ -53,7 +51,7 @@ func Restore(ctx context.Context, r io.Reader, dir string, storeURL func(file st
 	}
 	x := &restore{dir: abs, temp: filepath.Join(abs, restoreTemp)}
 	if err := os.Mkdir(x.temp, 0o700); err != nil {
-		return nil, fmt.Errorf("app: restore: %w", err)
+		return nil, fmt.Errorf("backup: restore: %w", err)
 	}
 	defer func() {
 		err = errors.Join(err, os.RemoveAll(x.temp))
@@ -71,7 +69,7 @@ func Restore(ctx context.Context, r io.Reader, dir string, storeURL func(file st
 	if err := x.restoreStore(ctx, storeURL); err != nil {
 		return nil, err
 	}
-	if _, err := loadToken(x.temp); err != nil {
+	if _, err := datadir.Token(x.temp); err != nil {
 		return nil, err
 	}
 	return out, x.publish()
@@ -81,7 +79,7 @@ func Restore(ctx context.Context, r io.Reader, dir string, storeURL func(file st
 func clearForRestore(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return fmt.Errorf("app: data directory: %w", err)
+		return fmt.Errorf("backup: data directory: %w", err)
 	}
 	interrupted := false
 	for _, e := range entries {
@@ -91,8 +89,8 @@ func clearForRestore(dir string) error {
 	for _, e := range entries {
 		switch name := e.Name(); {
 		case name == config.FileName || strings.HasPrefix(name, ".") || name == "lost+found":
-		case name == versionFile || !interrupted || !isRestored(name):
-			return fault.Advise(fmt.Errorf("app: restore into %s: %w: it is not empty (it has %q)", dir, fault.AlreadyExists, name),
+		case name == datadir.VersionFile || !interrupted || !isRestored(name):
+			return fault.Advise(fmt.Errorf("backup: restore into %s: %w: it is not empty (it has %q)", dir, fault.AlreadyExists, name),
 				"name an empty or new directory with --data")
 		default:
 			left = append(left, name)
@@ -107,7 +105,7 @@ func clearForRestore(dir string) error {
 
 // isRestored reports whether a restore makes an entry of that name in the data directory.
 func isRestored(name string) bool {
-	return name == restoreTemp || strings.HasPrefix(name, storeFile) || isBackedUp(name) || isBackedUp(name+"/x")
+	return name == restoreTemp || strings.HasPrefix(name, datadir.StoreFile) || isBackedUp(name) || isBackedUp(name+"/x")
 }
 
 type restore struct {
@@ -121,18 +119,18 @@ func (x *restore) extract(r io.Reader) (*Restored, error) {
 		return nil, err
 	}
 	defer root.Close() //nolint:errcheck // it was only used to create files
-	head, contents, err := backup.Extract(r, root, func(h backup.Header) error {
-		if h.Layout != LayoutVersion {
-			return fmt.Errorf("app: restore: %w: the backup is of a data directory of version %d, made by croft %.40q, and this croft needs version %d",
-				fault.Unsupported, h.Layout, h.Croft, LayoutVersion)
+	head, contents, err := extractFiles(r, root, func(h Header) error {
+		if h.Layout != datadir.Layout {
+			return fmt.Errorf("backup: restore: %w: the backup is of a data directory of version %d, made by croft %.40q, and this croft needs version %d",
+				fault.Unsupported, h.Layout, h.Croft, datadir.Layout)
 		}
 		return nil
 	}, isBackedUp)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := root.Lstat(storeFile); err != nil {
-		return nil, fmt.Errorf("app: restore: %w: the backup has no %s", fault.InvalidArgument, storeFile)
+	if _, err := root.Lstat(datadir.StoreFile); err != nil {
+		return nil, fmt.Errorf("backup: restore: %w: the backup has no %s", fault.InvalidArgument, datadir.StoreFile)
 	}
 	return &Restored{Data: x.dir, Header: *head, Contents: *contents}, nil
 }
@@ -148,10 +146,10 @@ func (x *restore) restoreStore(ctx context.Context, storeURL func(file string) (
 	}
 	url, err := storeURL(file)
 	if err != nil {
-		return fmt.Errorf("app: restore: the configuration in the backup: %w", err)
+		return fmt.Errorf("backup: restore: the configuration in the backup: %w", err)
 	}
-	url = absoluteStoreURL(x.temp, url)
-	db := filepath.Join(x.temp, storeFile)
+	url = datadir.StoreURL(x.temp, url)
+	db := filepath.Join(x.temp, datadir.StoreFile)
 	if url == "sqlite:"+db {
 		store, err := registry.OpenStore(ctx, url) // migrates its schema
 		if err != nil {
@@ -166,7 +164,7 @@ func (x *restore) restoreStore(ctx context.Context, storeURL func(file string) (
 func (x *restore) publish() error {
 	entries, err := os.ReadDir(x.temp)
 	if err != nil {
-		return fmt.Errorf("app: restore: %w", err)
+		return fmt.Errorf("backup: restore: %w", err)
 	}
 	for _, e := range entries {
 		to := filepath.Join(x.dir, e.Name())
@@ -174,14 +172,14 @@ func (x *restore) publish() error {
 			continue
 		}
 		if err := os.Rename(filepath.Join(x.temp, e.Name()), to); err != nil {
-			return fmt.Errorf("app: restore: %w", err)
+			return fmt.Errorf("backup: restore: %w", err)
 		}
 	}
 	if err := os.Chmod(x.dir, 0o700); err != nil {
-		return fmt.Errorf("app: restore: %w", err)
+		return fmt.Errorf("backup: restore: %w", err)
 	}
-	if err := createFile(filepath.Join(x.dir, versionFile), strconv.Itoa(LayoutVersion)+"\n", 0o644); err != nil {
-		return fmt.Errorf("app: restore: %w", err)
+	if err := datadir.Mark(x.dir); err != nil {
+		return fmt.Errorf("backup: restore: %w", err)
 	}
 	return atomicfile.SyncDir(x.dir)
 }

@@ -1,4 +1,4 @@
-package app
+package datadir
 
 import (
 	"errors"
@@ -21,9 +21,9 @@ func TestManyMakeADataDirectory(t *testing.T) {
 		for range 8 {
 			wg.Go(func() {
 				<-start
-				data, err := prepareDataDir(dir)
+				data, err := Prepare(dir)
 				if err == nil {
-					_, err = loadToken(data)
+					_, err = Token(data)
 				}
 				if err != nil {
 					t.Error(err)
@@ -39,7 +39,7 @@ func TestManyMakeADataDirectory(t *testing.T) {
 // that of a later croft.
 func TestMarkOfAnotherCroft(t *testing.T) {
 	dir := t.TempDir()
-	path := filepath.Join(dir, versionFile)
+	path := filepath.Join(dir, VersionFile)
 	if err := os.WriteFile(path, []byte("99\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
