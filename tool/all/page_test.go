@@ -37,12 +37,13 @@ func TestPage(t *testing.T) {
 	}
 	tools := available(t)
 	var b strings.Builder
+	described := map[string]bool{} // arguments that earlier tools have, too
 	b.WriteString(head)
 	for _, f := range families {
 		fmt.Fprintf(&b, "\n## %s\n", f.title)
 		for _, tl := range tools {
 			if tl.Family == f.name {
-				section(t, &b, tl, string(old))
+				section(t, &b, tl, described, string(old))
 			}
 		}
 	}
@@ -63,7 +64,7 @@ Every tool, from its schema, with the first sentence of what it says to agents, 
 one by hand. Every tool takes ` + "`workspace`" + ` as well: the name of one, which may be left out where there is only one.
 
 In brackets: the hints of MCP (read-only, destructive: it may lose what can't be got back, open world: it reaches beyond the workspace),
-` + "`all`" + ` where ` + "`workspace`" + ` may be "all", and the capabilities that the workspace must have. An argument without a type is a string.
+` + "`all`" + ` where ` + "`workspace`" + ` may be "all", and the capabilities that the workspace must have. An argument without a type is a string; what one is for is said once, in short.
 The whole schemas are those of ` + "`tools/list`" + ` of MCP; of answers, with the capability ` + "`croft.run/data`" + `.
 `
 
@@ -93,7 +94,7 @@ func available(t *testing.T) []*tool.Tool {
 }
 
 // section writes what there is to say of one tool.
-func section(t *testing.T, b *strings.Builder, tl *tool.Tool, old string) {
+func section(t *testing.T, b *strings.Builder, tl *tool.Tool, described map[string]bool, old string) {
 	t.Helper()
 	what, _, _ := strings.Cut(tl.Description, ". ")
 	fmt.Fprintf(b, "\n### %s\n\n%s. %s\n\n", tl.Name, strings.TrimSuffix(what, "."), traits(tl))
@@ -109,7 +110,13 @@ func section(t *testing.T, b *strings.Builder, tl *tool.Tool, old string) {
 		if text != "" {
 			text = " (" + text + ")"
 		}
-		fmt.Fprintf(b, "- `%s`%s: %s\n", name, text, tl.Input.Properties[name].Description)
+		about, _, _ := strings.Cut(tl.Input.Properties[name].Description, ";")
+		if known := name + about; described[known] {
+			about = ""
+		} else {
+			described[known], about = true, ": "+about
+		}
+		fmt.Fprintf(b, "- `%s`%s%s\n", name, text, about)
 	}
 	ex, ok := examples[tl.Name]
 	if !ok {
