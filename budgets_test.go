@@ -66,7 +66,7 @@ func TestBudgets(t *testing.T) {
 			t.Fatal(err)
 		}
 		files := token.NewFileSet()
-		lines, methods, name := 0, map[string]int{}, ""
+		lines, methods, name, example := 0, map[string]int{}, "", false
 		for _, path := range names {
 			data, err := os.ReadFile(path)
 			if err != nil {
@@ -85,6 +85,7 @@ func TestBudgets(t *testing.T) {
 				}
 			}
 			if strings.HasSuffix(path, "_test.go") {
+				example = example || strings.Contains(string(data), "\nfunc Example")
 				continue
 			}
 			name = f.Name.Name
@@ -102,6 +103,9 @@ func TestBudgets(t *testing.T) {
 		}
 		if !slices.Contains(strings.Split(p.dir, "/"), "internal") && name != "main" && name != "" {
 			importable = append(importable, p.dir)
+			if !example {
+				t.Errorf("package %s has no example", p.dir)
+			}
 		}
 	}
 	if wide > maxWide || wide < maxWide*9/10 {
