@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/provider/sandbox/internal/rootfs"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -108,7 +109,7 @@ func TestPathsThatAreRefused(t *testing.T) {
 	for name, opts := range map[string]Options{
 		"relative":                     {At: "work"},
 		"the system":                   {At: "/etc/x"},
-		"in the home":                  {At: homeOf(workloadName) + "/work"},
+		"in the home":                  {At: rootfs.HomeOf(workloadName) + "/work"},
 		"root":                         {User: "root"},
 		"no name of a user":            {User: "a:b"},
 		"another home":                 {At: "/home/other"},

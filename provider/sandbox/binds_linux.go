@@ -20,6 +20,7 @@ import (
 	"github.com/croft-run/croft/internal/lazyregexp"
 	"github.com/croft-run/croft/internal/paths"
 	"github.com/croft-run/croft/provider/sandbox/internal/protect"
+	"github.com/croft-run/croft/provider/sandbox/internal/rootfs"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -48,7 +49,7 @@ func (h *hostDirs) checkBinds(spec driver.Spec, opts *Options) error {
 	if len(opts.Binds) > maxBinds {
 		return fmt.Errorf("%d directories: %w: at most %d can be shown", len(opts.Binds), fault.InvalidArgument, maxBinds)
 	}
-	taken := []visibleDir{{homeOf(opts.userName()), false}, {workspaceAt(spec.Dir, opts), false}}
+	taken := []visibleDir{{rootfs.HomeOf(opts.userName()), false}, {workspaceAt(spec.Dir, opts), false}}
 	for i, b := range opts.Binds {
 		if _, err := h.check(b.Dir); err != nil && !b.isMissing() {
 			return err
@@ -152,7 +153,7 @@ func (o *Options) checkGuestPath(spec driver.Spec, l *level) error {
 		return fmt.Errorf("path %q of the workspace: %w: isolation %s has no mounts", o.At, fault.Unsupported, l.name)
 	}
 	o.At = filepath.Clean(o.At)
-	home := homeOf(o.userName())
+	home := rootfs.HomeOf(o.userName())
 	if o.At == home {
 		return nil
 	}
@@ -338,7 +339,7 @@ func (i ids) cloneBinds(l *launch, mounts []guestproto.Mount, name string, kerne
 		if m.Kind != guestproto.MountBind {
 			continue
 		}
-		tree, err := i.idmappedTree(m.Source, kernel)
+		tree, err := i.userns.CloneMapped(m.Source, kernel)
 		if err != nil {
 			return err
 		}
@@ -366,7 +367,7 @@ func (p *Provider) checkVolumes(spec driver.Spec, opts *Options, l *level) error
 	if len(opts.Volumes) > maxVolumes {
 		return fmt.Errorf("%d volumes: %w: at most %d are possible", len(opts.Volumes), fault.InvalidArgument, maxVolumes)
 	}
-	taken := []string{homeOf(opts.userName()), workspaceAt(spec.Dir, opts), "/var", "/lib", "/lib64", "/root", "/home", "/tmp"}
+	taken := []string{rootfs.HomeOf(opts.userName()), workspaceAt(spec.Dir, opts), "/var", "/lib", "/lib64", "/root", "/home", "/tmp"}
 	for i, v := range opts.Volumes {
 		at := filepath.Clean(v.At)
 		if !driver.ValidID(v.Name) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/host/guestproto"
+	"github.com/croft-run/croft/provider/sandbox/internal/rootfs"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -69,12 +70,13 @@ func (p *Provider) bwrapMounts(b *bwrapLaunch, u launchSpec) ([]guestproto.Mount
 			b.source[m.Target] = m.Source
 		}
 	}
-	system, err := u.systemMounts()
+	root := u.rootfsOf()
+	system, err := root.System()
 	if err != nil {
 		return nil, err
 	}
 	copies, err := u.gitStoreMounts()
-	return slices.Concat(system, u.baseMounts(), copies, before, []guestproto.Mount{files}, held, more), err
+	return slices.Concat(system, root.Base(), copies, before, []guestproto.Mount{files}, held, more), err
 }
 
 // A bwrapLaunch collects the arguments of bubblewrap.
@@ -92,7 +94,7 @@ func (b *bwrapLaunch) addArgs(args ...string) {
 func (b *bwrapLaunch) buildArgv(bwrap string) []string {
 	argv := []string{
 		bwrap, "--unshare-all", "--new-session", "--as-pid-1", "--uid", strconv.Itoa(workloadUID), "--gid", strconv.Itoa(workloadUID),
-		"--hostname", hostname, "--cap-drop", "ALL", "--clearenv",
+		"--hostname", rootfs.Hostname, "--cap-drop", "ALL", "--clearenv",
 	}
 	d := b.launch.Config.Descriptors
 	for _, args := range b.args {

@@ -11,7 +11,9 @@ import (
 	"github.com/croft-run/croft/internal/host/guestproto"
 	"github.com/croft-run/croft/internal/host/toolchain"
 	"github.com/croft-run/croft/internal/paths"
+	"github.com/croft-run/croft/provider/sandbox/internal/mount"
 	"github.com/croft-run/croft/provider/sandbox/internal/protect"
+	"github.com/croft-run/croft/provider/sandbox/internal/rootfs"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -32,7 +34,7 @@ func (h *hostDirs) checkCaches(spec driver.Spec, opts *Options) error {
 		return fmt.Errorf("caches: %w: a workspace with the files of an image has none of the host", fault.Unsupported)
 	}
 	var homes []visibleDir
-	taken := []visibleDir{{homeOf(opts.userName()), false}, {workspaceAt(spec.Dir, opts), false}}
+	taken := []visibleDir{{rootfs.HomeOf(opts.userName()), false}, {workspaceAt(spec.Dir, opts), false}}
 	for _, b := range opts.Binds {
 		taken = append(taken, visibleDir{b.Dir, b.ReadOnly})
 	}
@@ -138,7 +140,7 @@ func (u launchSpec) cacheHomes() []string {
 func (p *Provider) cacheMounts(l *launch, u launchSpec) ([]guestproto.Mount, error) {
 	var mounts []guestproto.Mount
 	for _, home := range u.cacheHomes() {
-		mounts = append(mounts, guestproto.Mount{Kind: guestproto.MountTmpfs, Target: home, Data: "mode=700,uid=1000,gid=1000" + tmpfsSize(u.policy.Limits[driver.ResourceMemory].Max, 16)})
+		mounts = append(mounts, guestproto.Mount{Kind: guestproto.MountTmpfs, Target: home, Data: "mode=700,uid=1000,gid=1000" + rootfs.TmpfsSize(u.policy.Limits[driver.ResourceMemory].Max, 16)})
 	}
 	for _, c := range u.caches {
 		_, m, err := p.layerMount(l, u, c.Dir, c.layer)
@@ -171,13 +173,13 @@ func (p *Provider) layerMount(l *launch, u launchSpec, dir, layer string) (*prot
 		m.Lower = []string{d.Real}
 		return d, m, nil
 	}
-	lower, err := p.ids.idmappedTree(d.ProcPath(), false)
+	lower, err := p.ids.userns.CloneMapped(d.ProcPath(), false)
 	if err != nil {
 		return nil, m, err
 	}
 	name := "layer" + filepath.Base(layer)
 	l.addFile("lower"+name, lower)
-	tree, err := cloneTree(layer)
+	tree, err := mount.Clone(layer)
 	if err != nil {
 		return nil, m, err
 	}

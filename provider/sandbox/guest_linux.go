@@ -14,7 +14,9 @@ import (
 	"github.com/croft-run/croft/internal/host/guest"
 	"github.com/croft-run/croft/internal/host/guest/supervise"
 	"github.com/croft-run/croft/internal/host/wsdir"
+	"github.com/croft-run/croft/internal/paths"
 	"github.com/croft-run/croft/provider/sandbox/internal/gitdir"
+	"github.com/croft-run/croft/provider/sandbox/internal/mount"
 	"github.com/croft-run/croft/provider/sandbox/internal/protect"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -31,8 +33,12 @@ func (p *Provider) newLaunchSpec(l *level, m *wsdir.State, opts Options) (*launc
 	}
 	u.autorun = protect.Settings{
 		Git: &gitdir.Copies{Dir: p.store.Path(m.ID, gitdir.Name)}, Shared: opts.Git == GitShared,
-		Late:    l.name == driver.IsolationNamespaces, // whose guest can mount while the workload runs
-		IsShown: u.isShown, CheckGit: func(dir string) error {
+		Late: l.name == driver.IsolationNamespaces, // whose guest can mount while the workload runs
+		IsShown: func(path string) bool {
+			shows := func(b Bind) bool { return !b.Empty && paths.Inside(b.Dir, path) }
+			return u.hostDir && paths.Inside(u.guestDir, path) || slices.ContainsFunc(u.binds, shows)
+		},
+		CheckGit: func(dir string) error {
 			_, err := p.dirs.check(dir)
 			return err
 		},
@@ -192,7 +198,17 @@ func (p *Provider) launchGuest(ctx context.Context, d wsdir.Dir, u *launchSpec, 
 	}
 	rec := &supervise.Record{Key: u.key, Groups: cgroupsOf(*u).Dirs(), Made: u.autorun.State.Made}
 	if !u.throwaway || len(rec.Groups)+len(rec.Made)+len(u.autorun.Git.List) > 0 { // recorded before it is created, so that a crash leaves no leak
-		if err := u.recordLaunch(ctx, d, rec); err != nil {
+		_, err := d.Update(ctx, false, func(m *wsdir.State) error {
+			var err error
+			if len(u.autorun.Git.List) > 0 {
+				err = u.autorun.Git.WriteTo(m)
+			}
+			if err == nil && !u.throwaway {
+				err = u.autorun.State.WriteTo(m)
+			}
+			return errors.Join(err, rec.PutIn(m))
+		})
+		if err != nil {
 			return nil, fmt.Errorf("sandbox: start the guest: %w: %w", fault.Failed, err)
 		}
 	}
@@ -210,7 +226,7 @@ func (p *Provider) launchGuest(ctx context.Context, d wsdir.Dir, u *launchSpec, 
 		return g, nil
 	}
 	defer r.Root.Close()
-	if rec.Mount, err = mountID(int(r.Root.Fd())); err == nil && !u.throwaway { // no other process adopts a throwaway guest
+	if rec.Mount, err = mount.ID(int(r.Root.Fd())); err == nil && !u.throwaway { // no other process adopts a throwaway guest
 		err = rec.Write(ctx, d)
 	}
 	if err == nil {
@@ -257,23 +273,6 @@ func (p *Provider) prepareLaunch(l *launch, u *launchSpec) error {
 		l.ServingConfig().Lease = p.cfg.Lease
 	}
 	return nil
-}
-
-// recordLaunch writes the record of a guest that is about to start, the private copies of
-// Git directories, and the autorun files that were found, to the state.
-func (u *launchSpec) recordLaunch(ctx context.Context, d wsdir.Dir, rec *supervise.Record) error {
-	_, err := d.Update(ctx, false, func(m *wsdir.State) error {
-		if len(u.autorun.Git.List) > 0 {
-			if err := u.autorun.Git.WriteTo(m); err != nil {
-				return err
-			}
-		}
-		if u.throwaway {
-			return rec.PutIn(m)
-		}
-		return errors.Join(rec.PutIn(m), u.autorun.State.WriteTo(m))
-	})
-	return err
 }
 
 // endGuest ends the guest of the workspace in dir, if it has one, and all processes in it.

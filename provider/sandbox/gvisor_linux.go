@@ -16,6 +16,8 @@ import (
 	"github.com/croft-run/croft/internal/host/guest/supervise"
 	"github.com/croft-run/croft/internal/host/guestproto"
 	"github.com/croft-run/croft/internal/paths"
+	"github.com/croft-run/croft/provider/sandbox/internal/mount"
+	"github.com/croft-run/croft/provider/sandbox/internal/rootfs"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -86,7 +88,12 @@ func (k *gvisorLaunch) rewriteConfig(logs string) error {
 	inner.NewRoot, inner.Mounts, inner.Verify, inner.Hostname, inner.Loopback, inner.Files = "", nil, nil, "", false, false
 	inner.Paths = map[string]string{}
 	outer.Level, inner.Level, outer.Files = driver.IsolationGVisor, driver.IsolationGVisor, false
-	k.dropShadowedMounts()
+	outer.Mounts = slices.Clone(outer.Mounts)
+	for i, m := range outer.Mounts { // gVisor mounts its own tmpfs there
+		if m.Kind == guestproto.MountTmpfs && m.Target != "/dev" && m.Data != emptyData {
+			outer.Mounts[i] = guestproto.Mount{Kind: guestproto.MountDir, Target: m.Target}
+		}
+	}
 	mode := uint32(0o700)
 	if !k.p.ids.root {
 		mode = 0o001 // keeps the workload out, which is the same user; the guest has CAP_DAC_OVERRIDE
@@ -110,17 +117,6 @@ func (k *gvisorLaunch) rewriteConfig(logs string) error {
 	return k.addBundle()
 }
 
-// dropShadowedMounts drops tmpfs mounts of the outer rootfs over which gVisor mounts its own.
-func (k *gvisorLaunch) dropShadowedMounts() {
-	mounts := slices.Clone(k.launch.Config.Mounts)
-	for i, m := range mounts {
-		if m.Kind == guestproto.MountTmpfs && m.Target != "/dev" && m.Data != emptyData {
-			mounts[i] = guestproto.Mount{Kind: guestproto.MountDir, Target: m.Target}
-		}
-	}
-	k.launch.Config.Mounts = mounts
-}
-
 // addMounts lists the mounts of gVisor itself, above the rootfs.
 func (k *gvisorLaunch) addMounts() {
 	memory := k.spec.policy.Limits[driver.ResourceMemory].Max
@@ -128,16 +124,16 @@ func (k *gvisorLaunch) addMounts() {
 		k.mounts = append(k.mounts, specs.Mount{Destination: target, Type: "tmpfs", Source: "tmpfs", Options: append([]string{"nosuid", "nodev"}, strings.Split(options, ",")...)})
 	}
 	k.mounts = append(k.mounts, specs.Mount{Destination: "/proc", Type: "proc", Source: "proc"})
-	tmpfs("/dev/shm", "mode=1777"+tmpfsSize(memory, 8))
-	tmpfs("/tmp", "mode=1777"+tmpfsSize(memory, 2))
-	tmpfs("/run", "mode=755"+tmpfsSize(memory, 32))
-	tmpfs("/var/tmp", "mode=1777"+tmpfsSize(memory, 16))
+	tmpfs("/dev/shm", "mode=1777"+rootfs.TmpfsSize(memory, 8))
+	tmpfs("/tmp", "mode=1777"+rootfs.TmpfsSize(memory, 2))
+	tmpfs("/run", "mode=755"+rootfs.TmpfsSize(memory, 32))
+	tmpfs("/var/tmp", "mode=1777"+rootfs.TmpfsSize(memory, 16))
 	user := 0 // see sysProcAttr
 	if k.p.ids.root {
 		user = workloadUID
 	}
-	if home := homeOf(k.spec.user); home != k.spec.guestDir {
-		tmpfs(home, fmt.Sprintf("mode=700,uid=%d,gid=%d%s", user, user, tmpfsSize(memory, 8)))
+	if home := rootfs.HomeOf(k.spec.user); home != k.spec.guestDir {
+		tmpfs(home, fmt.Sprintf("mode=700,uid=%d,gid=%d%s", user, user, rootfs.TmpfsSize(memory, 8)))
 	}
 	holding := func(b Bind) bool { return paths.Inside(b.Dir, k.spec.guestDir) }
 	for _, b := range k.spec.binds {
@@ -147,7 +143,7 @@ func (k *gvisorLaunch) addMounts() {
 	}
 	k.addBind(k.spec.guestDir, k.spec.policy.ReadOnly)
 	for _, home := range k.spec.cacheHomes() {
-		tmpfs(home, fmt.Sprintf("mode=700,uid=%d,gid=%d%s", user, user, tmpfsSize(memory, 16)))
+		tmpfs(home, fmt.Sprintf("mode=700,uid=%d,gid=%d%s", user, user, rootfs.TmpfsSize(memory, 16)))
 	}
 	for _, c := range k.spec.caches {
 		k.addBind(c.Dir, false)
@@ -187,7 +183,7 @@ func (k *gvisorLaunch) addBind(path string, readOnly bool) {
 func (k *gvisorLaunch) addPrivateDir(name, dir string) error {
 	m := guestproto.Mount{Kind: guestproto.MountBind, Source: dir, Target: gvisorDir + "/" + name}
 	if k.p.ids.root { // the guest's ids have no permission on the way to the source
-		tree, err := cloneTree(dir)
+		tree, err := mount.Clone(dir)
 		if err != nil {
 			return err
 		}
@@ -234,7 +230,7 @@ func (k *gvisorLaunch) addBundle() error {
 			Args: []string{"croft-guest"}, Cwd: "/",
 			Capabilities: &specs.LinuxCapabilities{Bounding: guestCaps, Effective: guestCaps, Permitted: guestCaps},
 		},
-		Root: &specs.Root{Path: "/", Readonly: true}, Hostname: hostname, Mounts: k.mounts,
+		Root: &specs.Root{Path: "/", Readonly: true}, Hostname: rootfs.Hostname, Mounts: k.mounts,
 		Linux: &specs.Linux{Namespaces: []specs.LinuxNamespace{
 			{Type: specs.PIDNamespace}, {Type: specs.MountNamespace}, {Type: specs.IPCNamespace}, {Type: specs.UTSNamespace}, {Type: specs.NetworkNamespace},
 		}},

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"runtime"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -17,6 +16,7 @@ import (
 	"github.com/croft-run/croft/internal/host/files"
 	"github.com/croft-run/croft/internal/host/guest/supervise"
 	"github.com/croft-run/croft/internal/host/wsdir"
+	"github.com/croft-run/croft/provider/sandbox/internal/mount"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -68,18 +68,6 @@ func (h *handle) importsPath(elem ...string) string {
 func (h *handle) hasImports() bool {
 	m := h.dir.State()
 	return h.canImport && importsSection.In(&m)
-}
-
-func (h *handle) readImports() ([]importMount, error) {
-	m, err := h.att.Dir.Read()
-	if err != nil {
-		return nil, fmt.Errorf("sandbox: read the imports of the workspace: %w", err)
-	}
-	list, err := importsSection.Get(m)
-	if err != nil || list == nil {
-		return nil, err
-	}
-	return *list, nil
 }
 
 // writeImports replaces the list. With an empty list, files are reached in their directory
@@ -146,7 +134,7 @@ func (g *guestConn) isInImport(name string) bool {
 		return false // its directory does not exist
 	}
 	defer dir.Close()
-	id, err := mountID(int(dir.Fd()))
+	id, err := mount.ID(int(dir.Fd()))
 	return err == nil && id != g.rootMount
 }
 
@@ -308,7 +296,7 @@ func (h *handle) openGuestRoot(g *guestConn) error {
 	if err := h.verifyGuestRoot(rec, top); err != nil {
 		return errors.Join(err, top.Close(), ns.Close())
 	}
-	if g.rootMount, err = mountID(int(top.Fd())); err != nil {
+	if g.rootMount, err = mount.ID(int(top.Fd())); err != nil {
 		return errors.Join(err, top.Close(), ns.Close())
 	}
 	g.guestRoot, g.mountNS = top, ns
@@ -373,7 +361,7 @@ func (h *handle) mountImportAt(g *guestConn, s importMount, name string) error {
 		return err
 	}
 	defer at.Close()
-	if id, err := mountID(int(at.Fd())); err != nil || id != g.rootMount {
+	if id, err := mount.ID(int(at.Fd())); err != nil || id != g.rootMount {
 		return err // another process mounted it in the same guest
 	}
 	if is, err := identifyMountPoint(at); err != nil || is != s.Point {
@@ -389,7 +377,7 @@ func (h *handle) mountImport(g *guestConn, s importMount, at *os.File) error {
 		return err
 	}
 	defer tree.Close()
-	return inMountNS(g.mountNS, func() error {
+	return mount.InNamespace(g.mountNS, func() error {
 		return unix.MoveMount(int(tree.Fd()), "", int(at.Fd()), "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
 	})
 }
@@ -403,7 +391,7 @@ func (h *handle) importTree(g *guestConn, s importMount, at *os.File) (*os.File,
 	var tree *os.File
 	var err error
 	if s.Source == "" {
-		err = inMountNS(g.mountNS, func() error {
+		err = mount.InNamespace(g.mountNS, func() error {
 			fd, err := unix.OpenTree(int(at.Fd()), "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH)
 			if err == nil {
 				tree = os.NewFile(uintptr(fd), s.Name)
@@ -411,7 +399,7 @@ func (h *handle) importTree(g *guestConn, s importMount, at *os.File) (*os.File,
 			return err
 		})
 	} else {
-		tree, err = h.p.ids.idmappedTree(s.Source, false)
+		tree, err = h.p.ids.userns.CloneMapped(s.Source, false)
 	}
 	if err != nil {
 		return nil, err
@@ -422,7 +410,7 @@ func (h *handle) importTree(g *guestConn, s importMount, at *os.File) (*os.File,
 		if err := h.p.ids.resetLayer(h.importsPath(s.Layer)); err != nil {
 			return nil, err
 		}
-		if tree, err = newOverlay(lower, h.importsPath(s.Layer), h.dir.State().Policy.Durable); err != nil {
+		if tree, err = mount.NewOverlay(lower, h.importsPath(s.Layer), h.dir.State().Policy.Durable); err != nil {
 			return nil, err
 		}
 	}
@@ -430,55 +418,6 @@ func (h *handle) importTree(g *guestConn, s importMount, at *os.File) (*os.File,
 		return nil, errors.Join(err, tree.Close())
 	}
 	return tree, nil
-}
-
-// newOverlay returns a detached overlayfs with lower, and upper and work in layer.
-func newOverlay(lower *os.File, layer string, durable bool) (*os.File, error) {
-	fd, err := unix.Fsopen("overlay", unix.FSOPEN_CLOEXEC)
-	if err != nil {
-		return nil, err
-	}
-	defer unix.Close(fd) //nolint:errcheck // nothing is lost with it
-	steps := [][2]string{{"source", "croft"}, {"upperdir", filepath.Join(layer, "upper")}, {"workdir", filepath.Join(layer, "work")}}
-	if err := unix.FsconfigSetFd(fd, "lowerdir+", int(lower.Fd())); err != nil {
-		return nil, fmt.Errorf("overlayfs: lowerdir: %w", err)
-	}
-	for _, s := range steps {
-		if err := unix.FsconfigSetString(fd, s[0], s[1]); err != nil {
-			return nil, fmt.Errorf("overlayfs: %s: %w", s[0], err)
-		}
-	}
-	if !durable {
-		if err := unix.FsconfigSetFlag(fd, "volatile"); err != nil {
-			return nil, err
-		}
-	}
-	if err := unix.FsconfigCreate(fd); err != nil {
-		return nil, fmt.Errorf("overlayfs: %w", err)
-	}
-	tree, err := unix.Fsmount(fd, unix.FSMOUNT_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
-	}
-	return os.NewFile(uintptr(tree), layer), nil
-}
-
-// inMountNS calls f on a thread that has entered a mount namespace (setns). The thread ends
-// afterwards: it can't serve other goroutines.
-func inMountNS(ns *os.File, f func() error) error {
-	answer := make(chan error, 1)
-	go func() { // ends with this call, which waits for the answer
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		err := unix.Unshare(unix.CLONE_FS)
-		if err == nil {
-			err = unix.Setns(int(ns.Fd()), unix.CLONE_NEWNS)
-		}
-		if err == nil {
-			err = f()
-		}
-		answer <- err
-	}()
-	return <-answer
 }
 
 // identifyMountPoint returns the identity of a directory.
@@ -495,12 +434,16 @@ func identifyMountPoint(dir *os.File) (mountPoint, error) {
 
 // pruneImports removes the imports whose mount points are gone, with their upper layers.
 func (h *handle) pruneImports(ctx context.Context) ([]importMount, error) {
-	list, err := h.readImports()
+	m, err := h.att.Dir.Read()
 	if err != nil {
+		return nil, fmt.Errorf("sandbox: read the imports of the workspace: %w", err)
+	}
+	list, err := importsSection.Get(m)
+	if err != nil || list == nil {
 		return nil, err
 	}
-	kept := list[:0:0]
-	for _, s := range list {
+	var kept []importMount
+	for _, s := range *list {
 		name, err := h.findMountPoint(s)
 		if err != nil {
 			return nil, err
@@ -516,7 +459,7 @@ func (h *handle) pruneImports(ctx context.Context) ([]importMount, error) {
 			}
 		}
 	}
-	if len(kept) == len(list) {
+	if len(kept) == len(*list) {
 		return kept, nil
 	}
 	return kept, h.writeImports(ctx, kept)

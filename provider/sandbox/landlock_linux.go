@@ -7,11 +7,12 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/host/guestproto"
+	"github.com/croft-run/croft/provider/sandbox/internal/rootfs"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
 // landlockReadable are the paths of the host that a workload without a rootfs may read,
-// besides etcPaths.
+// besides rootfs.EtcPaths.
 var landlockReadable = []string{
 	"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store", "/proc",
 	"/etc/passwd", "/etc/group", "/etc/hosts", "/sys/devices/system/cpu", "/sys/fs/cgroup",
@@ -64,7 +65,7 @@ func (p *Provider) launchProcess(l *launch, u launchSpec) error {
 // landlockPaths lists what a workload without mounts may write, and what it may read.
 // Directories of the user are named by the descriptors that were checked.
 func (h *hostDirs) landlockPaths(l *launch, u launchSpec) (writable, visible []string, err error) {
-	writable, visible = append([]string{u.tmp}, landlockDevices...), append(etcPaths(), landlockReadable...)
+	writable, visible = append([]string{u.tmp}, landlockDevices...), append(rootfs.EtcPaths(), landlockReadable...)
 	if !u.hostDir {
 		writable = append(writable, u.files)
 	} else if writable, err = h.addGrant(l, u.files, writable); err != nil {

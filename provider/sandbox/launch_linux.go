@@ -17,7 +17,9 @@ import (
 	"github.com/croft-run/croft/internal/host/process"
 	"github.com/croft-run/croft/internal/paths"
 	"github.com/croft-run/croft/provider/sandbox/internal/gitdir"
+	"github.com/croft-run/croft/provider/sandbox/internal/mount"
 	"github.com/croft-run/croft/provider/sandbox/internal/protect"
+	"github.com/croft-run/croft/provider/sandbox/internal/rootfs"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -25,16 +27,19 @@ import (
 type ids struct {
 	root   bool // this process may map any id
 	base   int  // root: the id on the host of id 0 inside
-	userns *usernsCache
+	userns *mount.Users
 }
 
-// hostIDs returns the mapping that this process may use.
-func hostIDs(base int) ids {
-	if os.Geteuid() == 0 {
-		return ids{root: true, base: base, userns: new(usernsCache)}
-	}
-	return ids{userns: new(usernsCache)}
-}
+// rootfsBuildDir is the mount point on which the guest builds the rootfs before
+// pivot_root. It must exist, and hide nothing that is needed while building; nothing
+// below /sys is.
+const rootfsBuildDir = "/sys"
+
+// The user of the workload, inside: the id, and the name unless options.User has another.
+const (
+	workloadUID  = 1000
+	workloadName = "croft"
+)
 
 // guestWorkspaceDir is the default path of a workspace inside.
 const guestWorkspaceDir = "/workspace"
@@ -142,7 +147,7 @@ func (p *Provider) launchNamespaces(l *launch, u launchSpec) error {
 	}
 	l.Binary, l.Sys, l.Socket, l.SendRoot = bin.Path, p.ids.sysProcAttr(u.level.gvisor), u.socket, u.filesInMount()
 	l.Config = guestproto.Config{
-		Workspace: u.id, Level: driver.IsolationNamespaces, Root: u.guestDir, NewRoot: rootfsBuildDir, Hostname: hostname,
+		Workspace: u.id, Level: driver.IsolationNamespaces, Root: u.guestDir, NewRoot: rootfsBuildDir, Hostname: rootfs.Hostname,
 		Loopback: true, UID: workloadUID, GID: workloadUID, Env: baseEnv(u),
 		Confine: guestproto.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true, NoSetID: u.showsHostDirs()},
 	}
@@ -171,7 +176,8 @@ func (p *Provider) launchNamespaces(l *launch, u launchSpec) error {
 	if err := p.ids.cloneBinds(l, copies, "gitstore", u.level.gvisor); err != nil {
 		return err
 	}
-	system, err := u.systemMounts()
+	root := u.rootfsOf()
+	system, err := root.System()
 	u.volumes = slices.Clone(u.volumes)
 	if err == nil && u.rootfs != "" {
 		err = p.ids.cloneBinds(l, system, "system", u.level.gvisor)
@@ -186,7 +192,7 @@ func (p *Provider) launchNamespaces(l *launch, u launchSpec) error {
 	if err != nil {
 		return err
 	}
-	l.Config.Mounts = slices.Concat(system, u.baseMounts(), copies, before, mounts, caches, after, u.volumes)
+	l.Config.Mounts = slices.Concat(system, root.Base(), copies, before, mounts, caches, after, u.volumes)
 	return l.addDir("log", u.log)
 }
 
@@ -211,7 +217,7 @@ func (u launchSpec) socketDirs() []string {
 		}
 		return []string{u.files, u.tmp}
 	}
-	dirs := []string{"/tmp", "/run", "/var/tmp", "/dev/shm", homeOf(u.user)}
+	dirs := []string{"/tmp", "/run", "/var/tmp", "/dev/shm", rootfs.HomeOf(u.user)}
 	if !u.hostDir {
 		dirs = append(dirs, u.guestDir)
 	}
@@ -264,13 +270,13 @@ func (p *Provider) filesMount(l *launch, u *launchSpec) (m guestproto.Mount, hel
 // filesTree returns a detached, idmapped mount of the files.
 func (i ids) filesTree(u launchSpec) (*os.File, error) {
 	if u.image == "" {
-		return i.idmappedTree(u.files, u.level.gvisor)
+		return i.userns.CloneMapped(u.files, u.level.gvisor)
 	}
-	tree, err := mountImage(u.image, u.policy.ReadOnly)
+	tree, err := mount.Image(u.image, u.policy.ReadOnly)
 	if err != nil {
 		return nil, err
 	}
-	if err := i.mapOwner(tree, 0, 0, u.level.gvisor); err != nil {
+	if err := i.userns.MapOwner(tree, mount.Owner{Root: u.level.gvisor}); err != nil {
 		return nil, errors.Join(err, tree.Close())
 	}
 	return tree, nil
@@ -304,7 +310,7 @@ func (p *Provider) overlayMounts(l *launch, u launchSpec) ([]guestproto.Mount, e
 	}
 	m.Lower = nil
 	for i, dir := range u.lower {
-		lower, err := p.ids.idmappedTree(dir, false)
+		lower, err := p.ids.userns.CloneMapped(dir, false)
 		if err != nil {
 			return nil, err
 		}
@@ -324,9 +330,9 @@ func (p *Provider) overlayMounts(l *launch, u launchSpec) ([]guestproto.Mount, e
 // layerTree returns a detached mount with the directories upper and work of an overlayfs.
 func (i ids) layerTree(u launchSpec) (*os.File, error) {
 	if u.image == "" {
-		return cloneTree(u.layer)
+		return mount.Clone(u.layer)
 	}
-	tree, err := mountImage(u.image, false)
+	tree, err := mount.Image(u.image, false)
 	if err != nil {
 		return nil, err
 	}
@@ -336,31 +342,15 @@ func (i ids) layerTree(u launchSpec) (*os.File, error) {
 	return tree, nil
 }
 
-// idmappedTree returns a detached mount of a directory that maps its owner to the workload.
-func (i ids) idmappedTree(dir string, gvisor bool) (*os.File, error) {
-	info, err := os.Stat(dir)
-	if err != nil {
-		return nil, err
-	}
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return nil, errors.New("no owner is known")
-	}
-	tree, err := cloneTree(dir)
-	if err != nil {
-		return nil, err
-	}
-	if err := i.mapOwner(tree, int(st.Uid), int(st.Gid), gvisor); err != nil {
-		tree.Close()
-		return nil, err
-	}
-	return tree, nil
+// rootfsOf says what the rootfs has.
+func (u launchSpec) rootfsOf() *rootfs.Rootfs {
+	return &rootfs.Rootfs{Image: u.rootfs, User: u.user, Workspace: u.guestDir, Path: baseEnv(u)["PATH"], Memory: u.policy.Limits[driver.ResourceMemory].Max}
 }
 
 // baseEnv returns the environment of every process inside.
 func baseEnv(u launchSpec) map[string]string {
 	env := map[string]string{
-		"PATH": process.DefaultPath, "HOME": homeOf(u.user), "USER": u.user, "LOGNAME": u.user,
+		"PATH": process.DefaultPath, "HOME": rootfs.HomeOf(u.user), "USER": u.user, "LOGNAME": u.user,
 		"SHELL": "/bin/bash", "LANG": "C.UTF-8", "TERM": "xterm-256color", "TMPDIR": "/tmp",
 	}
 	if len(u.writableDirs()) > 0 {
@@ -378,12 +368,4 @@ func (u *launchSpec) gitStoreMounts() ([]guestproto.Mount, error) {
 		return nil, nil
 	}
 	return copies.Mounts()
-}
-
-// isShown reports whether a path of the host is shown inside.
-func (u *launchSpec) isShown(path string) bool {
-	if u.hostDir && paths.Inside(u.guestDir, path) {
-		return true
-	}
-	return slices.ContainsFunc(u.binds, func(b Bind) bool { return !b.Empty && paths.Inside(b.Dir, path) })
 }

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"maps"
@@ -17,6 +18,7 @@ import (
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/host/files"
 	"github.com/croft-run/croft/internal/host/wsdir"
+	"github.com/croft-run/croft/provider/sandbox/internal/rootfs"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -268,4 +270,71 @@ func (s *layerStore) prepare(layer, like string) error {
 		return errors.Join(err, os.Remove(layer))
 	}
 	return nil
+}
+
+// A workspace with the option rootfs has the files of an image in place of the programs of
+// the host: the directories of the image are mounted read-only. They are extracted once, into
+// a directory beside the layers, with an /etc that knows the user of the workload.
+
+// rootfsPrefix starts the names of extracted images: rootfs-DIGEST-USER.
+const rootfsPrefix = "rootfs-"
+
+// rootfsDigest returns the digest in the name of an extracted image.
+func rootfsDigest(name string) (string, bool) {
+	rest, ok := strings.CutPrefix(name, rootfsPrefix)
+	digest, _, named := strings.Cut(rest, "-")
+	return digest, ok && named
+}
+
+// checkRootfs finds the image of a workspace, and extracts it the first time. An existing
+// workspace keeps its own.
+func (p *Provider) checkRootfs(ctx context.Context, spec driver.Spec, opts *Options, l *level) error {
+	if opts.Rootfs == "" {
+		return nil
+	}
+	if l.name != driver.IsolationNamespaces || p.cfg.Snapshots == nil {
+		return fmt.Errorf("image: %w: it needs isolation %s", fault.Unsupported, driver.IsolationNamespaces)
+	}
+	if m, err := p.store.Read(spec.ID); err == nil {
+		var was Options
+		if err := driver.DecodeStrict(m.Own, &was); err == nil && was.Rootfs == opts.Rootfs {
+			opts.RootfsDir = was.RootfsDir
+			return nil
+		}
+	}
+	m, err := p.cfg.Snapshots.Get(ctx, opts.Rootfs)
+	if err == nil && m.Base.Name != "" {
+		err = fmt.Errorf("image: %w: the snapshot is not complete", fault.InvalidArgument)
+	}
+	if err == nil {
+		opts.RootfsDir, err = p.layers.extractImage(ctx, m, opts.userName())
+	}
+	return err
+}
+
+// extractImage returns the directory with the files of an image.
+func (s *layerStore) extractImage(ctx context.Context, m *snapshot.Manifest, user string) (string, error) {
+	dir := filepath.Join(s.dir, rootfsPrefix+strings.TrimPrefix(m.Root.String(), driver.DigestPrefix)+"-"+user)
+	if _, err := os.Lstat(dir); err == nil {
+		return dir, nil
+	}
+	fresh := filepath.Join(s.dir, newLayerPrefix+driver.NewID())
+	if err := os.MkdirAll(fresh, 0o755); err != nil {
+		return "", fmt.Errorf("image: %w: %w", fault.Of(err), err)
+	}
+	err := snapshot.Extract(ctx, s.snapshots.StoredTree(m.Root), fresh, nil)
+	if err == nil {
+		err = rootfs.Complete(fresh, user)
+	}
+	if err == nil {
+		err = os.Rename(fresh, dir)
+	}
+	if err == nil {
+		return dir, nil
+	}
+	err = errors.Join(err, files.RemoveTree(fresh))
+	if _, there := os.Lstat(dir); there == nil {
+		return dir, nil // another process extracted the same image meanwhile
+	}
+	return "", fmt.Errorf("image: %w", err)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/host/cgroup"
 	"github.com/croft-run/croft/internal/testenv"
+	"github.com/croft-run/croft/provider/sandbox/internal/mount"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -229,7 +230,7 @@ func TestLimitsAreProvenByGoingBeyond(t *testing.T) {
 }
 
 func TestDiskIsTriedWhereItMatters(t *testing.T) {
-	asked := driver.Policy{Limits: driver.Limits{driver.ResourceDisk: {Max: minDisk}}}
+	asked := driver.Policy{Limits: driver.Limits{driver.ResourceDisk: {Max: mount.MinDisk}}}
 	for name, c := range map[string]struct {
 		policy driver.Policy
 		brief  bool

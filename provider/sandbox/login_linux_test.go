@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/croft-run/croft/internal/host/process"
+	"github.com/croft-run/croft/provider/sandbox/internal/rootfs"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -37,7 +38,7 @@ func TestLoginShellKeepsPath(t *testing.T) {
 			return
 		}
 		for _, e := range entries {
-			if isShownFile("/etc/profile.d/" + e.Name()) {
+			if rootfs.IsShown("/etc/profile.d/" + e.Name()) {
 				output(t, ws, "test -r /etc/profile.d/"+e.Name())
 			}
 		}

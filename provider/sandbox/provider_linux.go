@@ -22,7 +22,9 @@ import (
 	"github.com/croft-run/croft/internal/host/guest/supervise"
 	"github.com/croft-run/croft/internal/host/guestbin"
 	"github.com/croft-run/croft/internal/host/wsdir"
+	"github.com/croft-run/croft/provider/sandbox/internal/mount"
 	"github.com/croft-run/croft/provider/sandbox/internal/protect"
+	"github.com/croft-run/croft/provider/sandbox/internal/rootfs"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -72,7 +74,8 @@ func New(cfg *Config) (*Provider, error) {
 		return nil, fault.Advise(fmt.Errorf("sandbox: config: isolation %q: %w", c.Isolation, fault.InvalidArgument),
 			"the levels are %v", driver.Isolations)
 	}
-	p := &Provider{store: ground, log: ground.Log(), cfg: c, ids: hostIDs(c.UIDBase), sysctlDir: "/proc/sys"}
+	p := &Provider{store: ground, log: ground.Log(), cfg: c, ids: ids{root: os.Geteuid() == 0, base: c.UIDBase}, sysctlDir: "/proc/sys"}
+	p.ids.userns = &mount.Users{Base: c.UIDBase, Workload: workloadUID}
 	p.layers = &layerStore{dir: cmp.Or(c.Layers, ground.Path(".layers")), snapshots: c.Snapshots, store: ground, log: p.log, ids: p.ids}
 	p.dirs, p.proofs = &hostDirs{store: ground}, &proofStore{c.Cache, p.log}
 	p.ctx, p.cancel = context.WithCancel(context.Background()) //nolint:forbidigo // it ends with Close
@@ -90,7 +93,7 @@ func New(cfg *Config) (*Provider, error) {
 // Close ends what the provider runs in this process. Guests live on.
 func (p *Provider) Close() error {
 	p.cancel()
-	p.ids.userns.closeAll()
+	p.ids.userns.Close()
 	return nil
 }
 
@@ -140,7 +143,7 @@ func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspac
 			return err
 		}
 		if p.ids.hasDiskImage(l, spec.Policy) {
-			return makeImage(filepath.Join(dir, imageName), spec.Policy.Limits[driver.ResourceDisk].Max, spec.Policy.Durable)
+			return mount.MakeImage(filepath.Join(dir, imageName), spec.Policy.Limits[driver.ResourceDisk].Max, spec.Policy.Durable)
 		}
 		return p.extractOrigin(ctx, from, opts, dir)
 	})
@@ -246,7 +249,7 @@ func checkNotSystem(dir string) error {
 		return nil
 	}
 	clean := filepath.Clean(dir)
-	for _, taken := range append([]string{"/etc", "/proc", "/dev", "/sys", "/run", "/boot"}, systemDirs...) {
+	for _, taken := range append([]string{"/etc", "/proc", "/dev", "/sys", "/run", "/boot"}, rootfs.SystemDirs...) {
 		if clean == taken || strings.HasPrefix(clean, taken+"/") {
 			return fmt.Errorf("directory %q: %w: %s is a system directory", dir, fault.InvalidArgument, taken)
 		}
@@ -290,7 +293,7 @@ func checkMinimums(l driver.Limits) error {
 	}{
 		{driver.ResourceCPU, 10, "0.01 cores"},
 		{driver.ResourceMemory, 1 << 20, "1 MiB"},
-		{driver.ResourceDisk, minDisk, "1 MiB"},
+		{driver.ResourceDisk, mount.MinDisk, "1 MiB"},
 		{driver.ResourceOpenFiles, 8, "8"},
 	} {
 		if most := l[x.name].Max; most > 0 && most < x.least {
@@ -446,7 +449,12 @@ func (p *Provider) attachWorkspace(ctx context.Context, m *wsdir.State) (*driver
 	}
 	if p.cfg.Snapshots != nil {
 		life.Snapshot = h.snapshotAdapter(l, m).Module()
-		life.Snapshot.NoCheckpoint = l.noCheckpoint()
+		life.Snapshot.NoCheckpoint = fmt.Sprintf("isolation %s runs processes on the kernel of this host, which does not save them", l.name)
+		if l.name == driver.IsolationGVisor {
+			// It saves processes, but restores none in a user namespace, in which Croft always runs
+			// it, so that an escape from gVisor has no rights on the host.
+			life.Snapshot.NoCheckpoint = "gVisor restores no processes in rootless mode, in which Croft runs it"
+		}
 	}
 	files := h.dir.FS()
 	if h.canImport {

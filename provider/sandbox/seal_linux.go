@@ -5,17 +5,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/host/guest/supervise"
 	"github.com/croft-run/croft/internal/host/wsdir"
+	"github.com/croft-run/croft/provider/sandbox/internal/mount"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -92,7 +91,7 @@ func (h *handle) sealLocked(ctx context.Context, o *Options) error {
 	h.att.Disconnect()
 	files := filepath.Join(dir, wsdir.FilesName) // the workspace's own files: these, or the upper layer
 	if len(o.lowerDirs()) == 0 {
-		err = dropOverlayMarks(ctx, files)
+		err = mount.DropMarks(ctx, files)
 	} else {
 		layer := filepath.Join(dir, layerName)
 		files, err = filepath.Join(layer, "upper"), h.p.ids.resetLayer(layer)
@@ -132,38 +131,6 @@ func (h *handle) sealLocked(ctx context.Context, o *Options) error {
 		return errors.Join(err, note(nil), os.Remove(j.Layer))
 	}
 	return err
-}
-
-// dropOverlayMarks removes the attributes by which overlayfs hides or redirects files from
-// a directory that is about to become a layer. A workload can set them in a plain
-// directory; through an overlayfs it can't. A file with such a meaning, or one that can't be
-// looked at, makes the result EINVAL: then the files are copied instead.
-func dropOverlayMarks(ctx context.Context, dir string) error {
-	names := make([]byte, 64<<10) // the maximum on Linux
-	return filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
-		if err != nil || e.Type()&fs.ModeCharDevice != 0 {
-			return fmt.Errorf("%s can't be part of a layer: %w", path, unix.EINVAL)
-		}
-		if err := ctx.Err(); err != nil || e.Type()&fs.ModeSymlink != 0 { // a symlink has no user attributes
-			return err
-		}
-		n, err := unix.Llistxattr(path, names)
-		if errors.Is(err, unix.ENOTSUP) || n == 0 && err == nil {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w: %w", path, unix.EINVAL, err)
-		}
-		for name := range strings.SplitSeq(string(names[:n]), "\x00") {
-			if !strings.HasPrefix(name, "user.overlay.") {
-				continue
-			}
-			if err := unix.Lremovexattr(path, name); err != nil {
-				return fmt.Errorf("%s: %w: %w", path, unix.EINVAL, err)
-			}
-		}
-		return nil
-	})
 }
 
 // recoverSeal completes an interrupted seal, or drops one that exchanged nothing, and

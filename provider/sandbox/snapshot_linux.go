@@ -6,17 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/host/files"
 	"github.com/croft-run/croft/internal/host/guest/supervise"
 	"github.com/croft-run/croft/internal/host/wsdir"
-	"github.com/croft-run/croft/provider/sandbox/internal/entry"
+	"github.com/croft-run/croft/provider/sandbox/internal/mount"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -166,16 +163,6 @@ func (h *handle) snapshotAdapter(l *level, m *wsdir.State) *snapshot.Adapter {
 		},
 		Running: h.checkIdle,
 	}
-}
-
-// noCheckpoint says why processes can't be checkpointed. gVisor saves processes, but
-// restores none in a user namespace, in which Croft always runs it, so that an escape from
-// gVisor has no rights on the host.
-func (l *level) noCheckpoint() string {
-	if l.name == driver.IsolationGVisor {
-		return "gVisor restores no processes in rootless mode, in which Croft runs it"
-	}
-	return fmt.Sprintf("isolation %s runs processes on the kernel of this host, which does not save them", l.name)
 }
 
 // snapshotView returns the files for a snapshot, with the cgroup frozen if possible.
@@ -334,12 +321,6 @@ func (h *handle) writeTree(ctx context.Context, g *guestConn, t snapshot.Tree, p
 	return snapshot.Write(ctx, t, g.asOwner(root.Module()), &snapshot.WriteOptions{Only: paths, Exact: true})
 }
 
-// The upper layer of the overlayfs contains what a workspace changed of its template:
-// copies of written files, and whiteouts of removed ones.
-
-// maxChangedPaths bounds the walk; beyond it, walking the workspace itself is as fast.
-const maxChangedPaths = 100_000
-
 // changedPaths lists the paths in the upper layer, where the workspace may differ from its
 // template, or from the snapshot that it started with.
 func (h *handle) changedPaths(ctx context.Context) ([]driver.ChangedPath, error) {
@@ -356,59 +337,11 @@ func (h *handle) changedPaths(ctx context.Context) ([]driver.ChangedPath, error)
 	if o.Template == "" || len(ownLayers) > 0 || len(o.Sealed) > 0 || h.p.ids.hasDiskImage(l, m.Policy) || h.hasImports() {
 		return nil, fmt.Errorf("sandbox: changed paths: %w: the workspace is not a single layer over its template", fault.Unsupported)
 	}
-	t := &upperWalk{ctx: ctx}
 	upper := filepath.Join(h.p.store.Path(h.id), layerName, "upper")
 	wsdir.MakeUsable(upper)
-	fd, err := unix.Open(upper, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if errors.Is(err, unix.ENOENT) {
-		return nil, nil // no guest was needed yet
-	}
-	if err == nil {
-		err = t.walkDir(fd, "", 0)
-	}
+	list, err := mount.Changes(ctx, upper)
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: changed paths: %w: %w", fault.Of(err), err)
 	}
-	return t.list, nil
-}
-
-// upperWalk walks an upper layer, which the workload may change meanwhile.
-type upperWalk struct {
-	ctx  context.Context
-	list []driver.ChangedPath
-}
-
-// walkDir walks a directory and all below it. It closes fd.
-func (t *upperWalk) walkDir(fd int, rel string, depth int) error {
-	dir := os.NewFile(uintptr(fd), "upper")
-	defer dir.Close()
-	if err := t.ctx.Err(); err != nil {
-		return err
-	}
-	entries, err := dir.ReadDir(-1)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	if len(t.list)+len(entries) > maxChangedPaths || depth > entry.MaxDepth {
-		return fmt.Errorf("%w: there are more than %d changes, or more than %d nested directories", fault.ResourceExhausted, maxChangedPaths, entry.MaxDepth)
-	}
-	for _, e := range entries {
-		at := path.Join(rel, e.Name())
-		if !e.IsDir() {
-			t.list = append(t.list, driver.ChangedPath{Path: at, Replaced: true})
-			continue
-		}
-		sub, err := entry.OpenDir(fd, e.Name())
-		if err != nil { // gone, replaced or not readable
-			t.list = append(t.list, driver.ChangedPath{Path: at, Replaced: true})
-			continue
-		}
-		var opaque [8]byte // "y" where the directory hides the one in the lower layer
-		n, err := unix.Fgetxattr(sub, "user.overlay.opaque", opaque[:])
-		t.list = append(t.list, driver.ChangedPath{Path: at, Replaced: err == nil && n > 0 && opaque[0] == 'y'})
-		if err := t.walkDir(sub, at, depth+1); err != nil {
-			return err
-		}
-	}
-	return nil
+	return list, nil
 }

@@ -47,7 +47,9 @@ func ParseConfig(text string) Config {
 }
 
 func (c *Config) set(section, key, value string) {
-	c.Runs = c.Runs || value != "" && runsProgram(section, key, value)
+	ownDaemon := section == "core" && key == "fsmonitor" && (value == "true" || value == "false") // Git's
+	keys := programs[section]
+	c.Runs = c.Runs || value != "" && !ownDaemon && (slices.Contains(keys, key) || slices.Contains(keys, "*"))
 	switch {
 	case section == "extensions" && key == "worktreeconfig":
 		c.PerTree = true
@@ -87,15 +89,6 @@ var programs = map[string][]string{
 	"trailer":     {"command", "cmd"},
 	"uploadpack":  {"packobjectshook"},
 	"web":         {"browser"},
-}
-
-// runsProgram reports whether a key names something that Git runs.
-func runsProgram(section, key, value string) bool {
-	keys := programs[section]
-	if section == "core" && key == "fsmonitor" && (value == "true" || value == "false") {
-		return false // Git's own daemon
-	}
-	return slices.Contains(keys, key) || slices.Contains(keys, "*")
 }
 
 // parseSection parses a section header after its bracket. It returns the name in lower

@@ -54,7 +54,10 @@ type copier struct {
 }
 
 func (w *copier) copyAll(src Source) error {
-	if err := errors.Join(os.MkdirAll(filepath.Join(w.dir, "git"), 0o755), os.MkdirAll(filepath.Join(w.dir, "objects"), 0o755)); err != nil {
+	if err := os.MkdirAll(filepath.Join(w.dir, "git"), 0o755); err != nil {
+		return err
+	}
+	if err := os.Mkdir(filepath.Join(w.dir, "objects"), 0o755); err != nil {
 		return err
 	}
 	dst, err := entry.OpenDir(unix.AT_FDCWD, filepath.Join(w.dir, "git"))

@@ -43,7 +43,7 @@ type Guest struct {
 
 // Watch starts to watch the directories of the user that the workload can write, before there
 // is a guest.
-func (h *Workspace) Watch(dirs []string) *Guest { return &Guest{ws: h, repos: newRepoWatch(dirs)} }
+func (ws *Workspace) Watch(dirs []string) *Guest { return &Guest{ws: ws, repos: newRepoWatch(dirs)} }
 
 // Close ends the protection. The guest lives on.
 func (g *Guest) Close() {

@@ -413,7 +413,11 @@ func (p *protection) claimPath(name string, dir bool) error {
 		at = path.Join(at, elem)
 		_, err := p.root.Lstat(at)
 		if errors.Is(err, os.ErrNotExist) && p.late {
-			p.addMissing(name, at)
+			// Where this user may not write, the workload can't make it either.
+			if !isInGit(name) && unix.Access(filepath.Join(p.real, path.Dir(at)), unix.W_OK) == nil {
+				p.missing = append(p.missing, name)
+				p.scan.stamps[name] = absentStamp
+			}
 			return nil
 		}
 		if errors.Is(err, os.ErrNotExist) {
@@ -425,15 +429,6 @@ func (p *protection) claimPath(name string, dir bool) error {
 	}
 	p.addReadOnly(name)
 	return nil
-}
-
-// addMissing notes a path that Git's configuration names, and whose element at does not exist.
-func (p *protection) addMissing(name, at string) {
-	if isInGit(name) || unix.Access(filepath.Join(p.real, path.Dir(at)), unix.W_OK) != nil {
-		return // the workload can't make it either
-	}
-	p.missing = append(p.missing, name)
-	p.scan.stamps[name] = absentStamp
 }
 
 func (p *protection) readNames(dir string) ([]string, error) {

@@ -1,7 +1,12 @@
-package sandbox
+// Package rootfs lists what the rootfs of a guest has, besides the workspace.
+//
+// The rootfs is a tmpfs with read-only bind mounts of the host's programs and libraries,
+// which the guest enters by pivot_root. What is not listed here is not in it: home
+// directories, other workspaces, /var, /run with its sockets, /sys, most of /etc, the host's
+// /tmp and devices.
+package rootfs
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -10,26 +15,13 @@ import (
 	"strings"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/internal/host/files"
 	"github.com/croft-run/croft/internal/host/guestproto"
 	"github.com/croft-run/croft/internal/host/toolchain"
 	"github.com/croft-run/croft/internal/paths"
-	"github.com/croft-run/croft/snapshot"
-	"github.com/croft-run/croft/workspace/driver"
 )
 
-// The rootfs is a tmpfs with read-only bind mounts of the host's programs and libraries,
-// which the guest enters by pivot_root. What is not listed here is not in it: home
-// directories, other workspaces, /var, /run with its sockets, /sys, most of /etc, the host's
-// /tmp and devices.
-
-// rootfsBuildDir is the mount point on which the guest builds the rootfs before
-// pivot_root. It must exist, and hide nothing that is needed while building; nothing
-// below /sys is.
-const rootfsBuildDir = "/sys"
-
-// systemDirs are bind mounts of the host's directories, read-only.
-var systemDirs = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store"}
+// SystemDirs are bind mounts of the host's directories, read-only.
+var SystemDirs = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store"}
 
 // etcShown are the patterns of names in the host's /etc that are shown, of files only those
 // that every user may read. A name that is not listed is not there, whatever the host puts
@@ -57,45 +49,47 @@ var procHidden = []string{
 	"kpagecgroup", "kpagecount", "kpageflags", "vmallocinfo", "slabinfo", "pagetypeinfo", "iomem", "ioports", "interrupts", "mtrr",
 }
 
-// The user of the workload, inside: the id, and the name unless options.User has another.
-const (
-	workloadUID  = 1000
-	workloadName = "croft"
-)
+// HomeOf returns the home of a user inside.
+func HomeOf(user string) string { return "/home/" + user }
 
-// homeOf returns the home of a user inside.
-func homeOf(user string) string { return "/home/" + user }
+// A Rootfs says what a rootfs has.
+type Rootfs struct {
+	Image     string // directory with the files of an image; "" is the host's programs
+	User      string // name of the workload's user
+	Workspace string // path of the workspace inside
+	Path      string // of login shells
+	Memory    int64  // limit of memory; 0 is none
+}
 
-// tmpfsSize returns the mount option that limits a tmpfs to 1/part of the memory limit.
+// TmpfsSize returns the mount option that limits a tmpfs to 1/part of the memory limit.
 // All parts together leave memory for programs: the OOM killer can't free tmpfs files.
-func tmpfsSize(memory, part int64) string {
+func TmpfsSize(memory, part int64) string {
 	if memory == 0 {
 		return ""
 	}
 	return fmt.Sprintf(",size=%d", max(memory/part, 64<<10))
 }
 
-// systemMounts returns the mounts of the system's programs and settings: the host's, or
+// System returns the mounts of the system's programs and settings: the host's, or
 // those of an image.
-func (u launchSpec) systemMounts() ([]guestproto.Mount, error) {
-	if u.rootfs != "" {
-		mounts, err := imageMounts(u.rootfs)
-		login := guestproto.Mount{Kind: guestproto.MountMask, Target: toolchain.LoginFile, Source: u.loginText(), Optional: true}
+func (r *Rootfs) System() ([]guestproto.Mount, error) {
+	if r.Image != "" {
+		mounts, err := imageMounts(r.Image)
+		login := guestproto.Mount{Kind: guestproto.MountMask, Target: toolchain.LoginFile, Source: toolchain.LoginText(r.Path), Optional: true}
 		return append(mounts, login), err
 	}
 	var mounts []guestproto.Mount
-	for _, dir := range systemDirs {
+	for _, dir := range SystemDirs {
 		mounts = append(mounts, systemDirMount(dir)...)
 	}
-	mounts = append(mounts, etcMounts(u.user)...)
-	mounts = append(mounts, fileMount(toolchain.LoginFile, u.loginText()))
+	mounts = append(mounts, etcMounts(r.User)...)
+	mounts = append(mounts, fileMount(toolchain.LoginFile, toolchain.LoginText(r.Path)))
 	return append(mounts, guestproto.Mount{Kind: guestproto.MountDir, Target: "/var"},
 		guestproto.Mount{Kind: guestproto.MountSymlink, Target: "/var/run", Source: "/run"}), nil
 }
 
-// baseMounts returns the mounts of the rootfs without the system's and the workspace.
-func (u launchSpec) baseMounts() []guestproto.Mount {
-	memory := u.policy.Limits[driver.ResourceMemory].Max // 0 is no limit
+// Base returns the mounts of the rootfs without the system's and the workspace.
+func (r *Rootfs) Base() []guestproto.Mount {
 	mounts := []guestproto.Mount{{Kind: guestproto.MountProc, Target: "/proc", NoExec: true}}
 	for _, name := range procHidden {
 		mounts = append(mounts, guestproto.Mount{Kind: guestproto.MountMask, Target: "/proc/" + name, Optional: true})
@@ -109,13 +103,13 @@ func (u launchSpec) baseMounts() []guestproto.Mount {
 		guestproto.Mount{Kind: guestproto.MountSymlink, Target: "/dev/stdin", Source: "/proc/self/fd/0"},
 		guestproto.Mount{Kind: guestproto.MountSymlink, Target: "/dev/stdout", Source: "/proc/self/fd/1"},
 		guestproto.Mount{Kind: guestproto.MountSymlink, Target: "/dev/stderr", Source: "/proc/self/fd/2"},
-		guestproto.Mount{Kind: guestproto.MountTmpfs, Target: "/dev/shm", Data: "mode=1777" + tmpfsSize(memory, 8)},
-		guestproto.Mount{Kind: guestproto.MountTmpfs, Target: "/tmp", Data: "mode=1777" + tmpfsSize(memory, 2)},
-		guestproto.Mount{Kind: guestproto.MountTmpfs, Target: "/run", Data: "mode=755" + tmpfsSize(memory, 32)},
-		guestproto.Mount{Kind: guestproto.MountTmpfs, Target: "/var/tmp", Data: "mode=1777" + tmpfsSize(memory, 16)},
+		guestproto.Mount{Kind: guestproto.MountTmpfs, Target: "/dev/shm", Data: "mode=1777" + TmpfsSize(r.Memory, 8)},
+		guestproto.Mount{Kind: guestproto.MountTmpfs, Target: "/tmp", Data: "mode=1777" + TmpfsSize(r.Memory, 2)},
+		guestproto.Mount{Kind: guestproto.MountTmpfs, Target: "/run", Data: "mode=755" + TmpfsSize(r.Memory, 32)},
+		guestproto.Mount{Kind: guestproto.MountTmpfs, Target: "/var/tmp", Data: "mode=1777" + TmpfsSize(r.Memory, 16)},
 	)
-	if u.guestDir != homeOf(u.user) {
-		mounts = append(mounts, guestproto.Mount{Kind: guestproto.MountTmpfs, Target: homeOf(u.user), Data: "mode=700,uid=1000,gid=1000" + tmpfsSize(memory, 8)})
+	if r.Workspace != HomeOf(r.User) {
+		mounts = append(mounts, guestproto.Mount{Kind: guestproto.MountTmpfs, Target: HomeOf(r.User), Data: "mode=700,uid=1000,gid=1000" + TmpfsSize(r.Memory, 8)})
 	}
 	return mounts
 }
@@ -146,7 +140,7 @@ const (
 )
 
 // passwdLine returns the line of the workload's user.
-func passwdLine(user string) string { return user + ":x:1000:1000::" + homeOf(user) + ":/bin/bash\n" }
+func passwdLine(user string) string { return user + ":x:1000:1000::" + HomeOf(user) + ":/bin/bash\n" }
 
 // etcMounts returns the entries of /etc, which is a directory of the rootfs: files about
 // the host and its users with neutral content, and what etcShown lists, read-only. A file
@@ -157,24 +151,21 @@ func etcMounts(user string) []guestproto.Mount {
 		fileMount("/etc/passwd", "root:x:0:0:root:/root:/usr/sbin/nologin\n"+passwdLine(user)+"nobody:x:65534:65534::/nonexistent:/usr/sbin/nologin\n"),
 		fileMount("/etc/group", "root:x:0:\n"+user+":x:1000:\nnogroup:x:65534:\n"),
 		fileMount("/etc/hosts", hostsFile),
-		fileMount("/etc/hostname", hostname+"\n"),
+		fileMount("/etc/hostname", Hostname+"\n"),
 		fileMount("/etc/resolv.conf", resolvConf),
 		{Kind: guestproto.MountSymlink, Target: "/etc/mtab", Source: "/proc/self/mounts"},
 	}
-	for _, path := range withoutProfileDir(etcPaths()) {
+	for _, path := range withoutProfileDir(EtcPaths()) {
 		m := guestproto.Mount{Kind: guestproto.MountBind, Source: path, Target: path, ReadOnly: true, Optional: true}
 		real, err := filepath.EvalSymlinks(path)
 		inSystem := func(dir string) bool { return paths.Inside(dir, real) }
-		if err == nil && real != path && slices.ContainsFunc(systemDirs, inSystem) {
+		if err == nil && real != path && slices.ContainsFunc(SystemDirs, inSystem) {
 			m = guestproto.Mount{Kind: guestproto.MountSymlink, Source: real, Target: path} // programs read the time zone from it
 		}
 		mounts = append(mounts, m)
 	}
 	return mounts
 }
-
-// loginText is the file that keeps the PATH of login shells.
-func (u launchSpec) loginText() string { return toolchain.LoginText(baseEnv(u)["PATH"]) }
 
 // withoutProfileDir replaces the directory of [toolchain.LoginFile] by the files in it, so
 // that there can be one more.
@@ -185,17 +176,17 @@ func withoutProfileDir(paths []string) []string {
 		return paths
 	}
 	files, _ := filepath.Glob(dir + "/*") // the pattern is valid
-	files = slices.DeleteFunc(files, func(file string) bool { return file == toolchain.LoginFile || !isShownFile(file) })
+	files = slices.DeleteFunc(files, func(file string) bool { return file == toolchain.LoginFile || !IsShown(file) })
 	return slices.Replace(paths, i, i+1, files...)
 }
 
-// etcPaths lists what etcShown matches on this host.
-func etcPaths() []string {
+// EtcPaths lists what etcShown matches on this host.
+func EtcPaths() []string {
 	var paths []string
 	for _, pattern := range etcShown {
 		found, _ := filepath.Glob("/etc/" + pattern) // the patterns are valid
 		for _, path := range found {
-			if isShownFile(path) {
+			if IsShown(path) {
 				paths = append(paths, path)
 			}
 		}
@@ -203,8 +194,8 @@ func etcPaths() []string {
 	return paths
 }
 
-// isShownFile reports whether every user may read a file or directory.
-func isShownFile(path string) bool {
+// IsShown reports whether every user may read a file or directory.
+func IsShown(path string) bool {
 	const others = 0o004
 	info, err := os.Stat(path)
 	return err == nil && info.Mode()&others != 0 && (info.IsDir() || info.Mode().IsRegular())
@@ -214,81 +205,15 @@ func fileMount(path, content string) guestproto.Mount {
 	return guestproto.Mount{Kind: guestproto.MountFile, Target: path, Source: content}
 }
 
-const hostname = "croft"
-
-// A workspace with the option rootfs has the files of an image in place of the programs of
-// the host: the directories of the image are mounted read-only. They are extracted once, into
-// a directory beside the layers, with an /etc that knows the user of the workload.
-
-// rootfsPrefix starts the names of extracted images: rootfs-DIGEST-USER.
-const rootfsPrefix = "rootfs-"
-
-// rootfsDigest returns the digest in the name of an extracted image.
-func rootfsDigest(name string) (string, bool) {
-	rest, ok := strings.CutPrefix(name, rootfsPrefix)
-	digest, _, named := strings.Cut(rest, "-")
-	return digest, ok && named
-}
+// Hostname is the name of the host inside.
+const Hostname = "croft"
 
 // ownDirs are directories of an image that the sandbox has of its own.
 var ownDirs = []string{"proc", "dev", "sys", "tmp", "run", "home", "root"}
 
-// checkRootfs finds the image of a workspace, and extracts it the first time. An existing
-// workspace keeps its own.
-func (p *Provider) checkRootfs(ctx context.Context, spec driver.Spec, opts *Options, l *level) error {
-	if opts.Rootfs == "" {
-		return nil
-	}
-	if l.name != driver.IsolationNamespaces || p.cfg.Snapshots == nil {
-		return fmt.Errorf("image: %w: it needs isolation %s", fault.Unsupported, driver.IsolationNamespaces)
-	}
-	if m, err := p.store.Read(spec.ID); err == nil {
-		var was Options
-		if err := driver.DecodeStrict(m.Own, &was); err == nil && was.Rootfs == opts.Rootfs {
-			opts.RootfsDir = was.RootfsDir
-			return nil
-		}
-	}
-	m, err := p.cfg.Snapshots.Get(ctx, opts.Rootfs)
-	if err == nil && m.Base.Name != "" {
-		err = fmt.Errorf("image: %w: the snapshot is not complete", fault.InvalidArgument)
-	}
-	if err == nil {
-		opts.RootfsDir, err = p.layers.extractImage(ctx, m, opts.userName())
-	}
-	return err
-}
-
-// extractImage returns the directory with the files of an image.
-func (s *layerStore) extractImage(ctx context.Context, m *snapshot.Manifest, user string) (string, error) {
-	dir := filepath.Join(s.dir, rootfsPrefix+strings.TrimPrefix(m.Root.String(), driver.DigestPrefix)+"-"+user)
-	if _, err := os.Lstat(dir); err == nil {
-		return dir, nil
-	}
-	fresh := filepath.Join(s.dir, newLayerPrefix+driver.NewID())
-	if err := os.MkdirAll(fresh, 0o755); err != nil {
-		return "", fmt.Errorf("image: %w: %w", fault.Of(err), err)
-	}
-	err := snapshot.Extract(ctx, s.snapshots.StoredTree(m.Root), fresh, nil)
-	if err == nil {
-		err = completeImage(fresh, user)
-	}
-	if err == nil {
-		err = os.Rename(fresh, dir)
-	}
-	if err == nil {
-		return dir, nil
-	}
-	err = errors.Join(err, files.RemoveTree(fresh))
-	if _, there := os.Lstat(dir); there == nil {
-		return dir, nil // another process extracted the same image meanwhile
-	}
-	return "", fmt.Errorf("image: %w", err)
-}
-
-// completeImage adds what the sandbox needs to the files of an image: the user, names of
+// Complete adds what the sandbox needs to the files of an image: the user, names of
 // this host, and mount points. Symlinks of the image are not followed out of it.
-func completeImage(dir, user string) error {
+func Complete(dir, user string) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
@@ -318,7 +243,7 @@ func completeImage(dir, user string) error {
 			return err
 		}
 	}
-	for name, text := range map[string]string{"hosts": hostsFile, "hostname": hostname + "\n", "resolv.conf": resolvConf} {
+	for name, text := range map[string]string{"hosts": hostsFile, "hostname": Hostname + "\n", "resolv.conf": resolvConf} {
 		if err := replaceFile(root, "etc/"+name, text); err != nil {
 			return err
 		}
