@@ -1,22 +1,19 @@
 package snapshot
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/hostgit"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -67,29 +64,29 @@ type ImportedRef struct {
 // configuration and hooks stay unchanged. A bundle that is refused leaves nothing.
 func (r *Repository) ImportBundle(ctx context.Context, bundle io.Reader, opts *BundleOptions) (*Imported, error) {
 	if opts.Branch != "" {
-		if err := r.checkBranchName(ctx, opts.Branch); err != nil {
+		if err := r.git.CheckBranch(ctx, opts.Branch); err != nil {
 			return nil, err
 		}
 	}
-	q, err := r.newQuarantine(ctx)
+	q, err := r.git.Quarantine(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(q.dir)
-	refs := opts.Refs
+	defer q.Remove()
+	inside, refs := &Repository{q.Repository, r.top}, opts.Refs
 	if bundle != nil {
-		inside, err := q.receive(ctx, bundle, cmp.Or(opts.MaxBytes, MaxBundle))
+		found, err := q.Receive(ctx, bundle, cmp.Or(opts.MaxBytes, MaxBundle))
 		if err != nil {
 			return nil, err
 		}
-		if refs == nil {
-			refs = inside
+		for i := 0; opts.Refs == nil && i < len(found); i++ {
+			refs = append(refs, ImportedRef{Name: found[i].Name, Commit: found[i].Commit})
 		}
 	}
 	res, names := &Imported{Refs: []ImportedRef{}}, map[string]bool{}
 	found := map[string]bool{}
 	for _, ref := range refs {
-		if !isObjectName(ref.Commit) {
+		if !hostgit.IsObjectName(ref.Commit) {
 			return nil, fmt.Errorf("snapshot: import commits: %w: the workspace lists %.100q as a commit", fault.InvalidArgument, ref.Commit)
 		}
 		if ref.Name, err = r.importedName(ctx, ref.Name, opts); err != nil {
@@ -99,13 +96,13 @@ func (r *Repository) ImportBundle(ctx context.Context, bundle io.Reader, opts *B
 			continue
 		}
 		names[ref.Name] = true
-		if err := q.repo.checkImported(ctx, &ref, opts); err != nil {
+		if err := inside.checkImported(ctx, &ref, opts); err != nil {
 			return nil, err
 		}
 		if ref.old == ref.Commit {
 			continue
 		}
-		if err := q.repo.addAutorun(ctx, found, ref.Commit); err != nil {
+		if err := inside.addAutorun(ctx, found, ref.Commit); err != nil {
 			return nil, err
 		}
 		res.Refs = append(res.Refs, ref)
@@ -116,95 +113,15 @@ func (r *Repository) ImportBundle(ctx context.Context, bundle io.Reader, opts *B
 	res.AutorunTotal = len(found)
 	res.Autorun = topFirst(slices.Collect(maps.Keys(found)))
 	res.Autorun = res.Autorun[:min(len(res.Autorun), MaxLeftOutListed)]
-	if err := q.moveObjects(); err != nil {
+	if err := q.Publish(); err != nil {
 		return nil, err
 	}
 	if opts.Refs != nil && opts.Branch == "" {
-		if res.Removed, err = r.removeRefs(ctx, opts.Prefix, names); err != nil {
+		if res.Removed, err = r.git.RemoveRefs(ctx, opts.Prefix, names); err != nil {
 			return nil, err
 		}
 	}
 	return res, r.writeRefs(ctx, res.Refs)
-}
-
-// A quarantine is a directory of objects that are not in the repository yet, as of
-// git receive-pack.
-type quarantine struct {
-	repo    *Repository // with the objects of the quarantine
-	dir     string
-	objects string // directory of the repository's objects
-}
-
-func (r *Repository) newQuarantine(ctx context.Context) (*quarantine, error) {
-	out, err := r.runGit(ctx, nil, nil, "rev-parse", "--git-path", "objects")
-	if err != nil {
-		return nil, err
-	}
-	q := &quarantine{objects: absolutePath(r.dir, strings.TrimSuffix(string(out), "\n"))}
-	if q.dir, err = os.MkdirTemp(q.objects, "tmp_objdir-croft-"); err != nil {
-		return nil, hostError("make", q.objects, err)
-	}
-	q.repo = &Repository{dir: r.dir, top: r.top, env: []string{"GIT_OBJECT_DIRECTORY=" + q.dir, "GIT_ALTERNATE_OBJECT_DIRECTORIES=" + q.objects}}
-	return q, nil
-}
-
-// receive verifies the objects of a bundle, and returns its references.
-func (q *quarantine) receive(ctx context.Context, bundle io.Reader, most int64) ([]ImportedRef, error) {
-	in := bufio.NewReaderSize(bundle, 64<<10)
-	head, err := readBundleHeader(in)
-	if err != nil {
-		return nil, err
-	}
-	for _, id := range head.needs {
-		if _, err := q.repo.Commit(ctx, id); err != nil {
-			return nil, fmt.Errorf("snapshot: import commits: %w: they are based on commit %s, which the repository lacks", fault.Conflict, id)
-		}
-	}
-	if _, err := q.repo.runGit(ctx, in, nil, "index-pack", "--stdin", "--fix-thin", "--strict", "--max-input-size="+strconv.FormatInt(most, 10)); err != nil {
-		return nil, fmt.Errorf("snapshot: import commits: %w: %w", fault.InvalidArgument, err)
-	}
-	return head.refs, nil
-}
-
-// moveObjects moves the objects into the repository: each pack, then its index, without which
-// git does not read the pack.
-func (q *quarantine) moveObjects() error {
-	for _, kind := range []string{"pack", "rev", "idx"} {
-		files, err := filepath.Glob(filepath.Join(q.dir, "pack", "pack-*."+kind))
-		if err != nil {
-			return err
-		}
-		for _, file := range files {
-			if err := os.Rename(file, filepath.Join(q.objects, "pack", filepath.Base(file))); err != nil {
-				return hostError("move", filepath.Base(file), err)
-			}
-		}
-	}
-	return nil
-}
-
-// removeRefs removes the references with a prefix that are not in names.
-func (r *Repository) removeRefs(ctx context.Context, prefix string, names map[string]bool) ([]string, error) {
-	out, err := r.runGit(ctx, nil, nil, "for-each-ref", "--format=%(refname) %(objectname)", "--", strings.TrimSuffix(prefix, "/"))
-	if err != nil {
-		return nil, err
-	}
-	var in bytes.Buffer
-	var removed []string
-	for line := range strings.Lines(string(out)) {
-		name, id, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
-		if !names[name] {
-			removed = append(removed, name)
-			fmt.Fprintf(&in, "delete %s\x00%s\x00", name, id)
-		}
-	}
-	if len(removed) == 0 {
-		return nil, nil
-	}
-	if _, err := r.runGit(ctx, &in, nil, "update-ref", "-z", "--stdin"); err != nil {
-		return nil, fmt.Errorf("snapshot: import commits: %w: %w", fault.Conflict, err)
-	}
-	return removed, nil
 }
 
 // topFirst sorts paths by their depth, then by name, so that a flood of files further down
@@ -214,54 +131,6 @@ func topFirst(paths []string) []string {
 		return cmp.Or(strings.Count(a, "/")-strings.Count(b, "/"), strings.Compare(a, b))
 	})
 	return paths
-}
-
-// bundleHeader is what stands before the pack of a bundle.
-type bundleHeader struct {
-	needs []string // commits that the reader must have
-	refs  []ImportedRef
-}
-
-// maxBundleLines is the maximum of lines of a header.
-const maxBundleLines = 20_000
-
-func readBundleHeader(in *bufio.Reader) (*bundleHeader, error) {
-	bad := func(format string, args ...any) error {
-		return fmt.Errorf("snapshot: import commits: %w: the bundle is malformed: %s", fault.InvalidArgument, fmt.Sprintf(format, args...))
-	}
-	head := &bundleHeader{}
-	for i := range maxBundleLines {
-		raw, err := in.ReadSlice('\n')
-		if err != nil {
-			return nil, bad("its header: %v", err)
-		}
-		line := strings.TrimSuffix(string(raw), "\n")
-		need, isNeed := strings.CutPrefix(line, "-")
-		id, name, _ := strings.Cut(line, " ")
-		switch {
-		case i == 0 && (line == "# v2 git bundle" || line == "# v3 git bundle"):
-		case i == 0:
-			return nil, bad("it begins with %.40q", line)
-		case line == "":
-			return head, nil
-		case strings.HasPrefix(line, "@object-format="): // git checks it
-		case isNeed:
-			if id, _, _ = strings.Cut(need, " "); !isObjectName(id) {
-				return nil, bad("%.100q", line)
-			}
-			head.needs = append(head.needs, id)
-		case !isObjectName(id) || name == "":
-			return nil, bad("%.100q", line)
-		default:
-			head.refs = append(head.refs, ImportedRef{Name: name, Commit: id})
-		}
-	}
-	return nil, bad("its header has more than %d lines", maxBundleLines)
-}
-
-func isObjectName(s string) bool {
-	_, err := hex.DecodeString(s)
-	return err == nil && (len(s) == 40 || len(s) == 64)
 }
 
 // importedName returns the name under which a reference is written; "" if it is not.
@@ -280,7 +149,7 @@ func (r *Repository) importedName(ctx context.Context, name string, opts *Bundle
 	if to == "" {
 		return "", nil
 	}
-	if _, err := r.runGit(ctx, nil, nil, "check-ref-format", to); err != nil {
+	if _, err := r.git.Run(ctx, nil, nil, "check-ref-format", to); err != nil {
 		return "", fmt.Errorf("snapshot: reference %.200q: %w: the name must be valid", to, fault.InvalidArgument)
 	}
 	return to, nil
@@ -289,17 +158,17 @@ func (r *Repository) importedName(ctx context.Context, name string, opts *Bundle
 // checkImported verifies that all objects of a reference are there, and counts its
 // new commits. A branch must be fast-forwarded, and not be checked out.
 func (r *Repository) checkImported(ctx context.Context, ref *ImportedRef, opts *BundleOptions) error {
-	if _, err := r.runGit(ctx, nil, nil, "rev-list", "--objects", "--quiet", "--not", "--all", "--not", "--end-of-options", ref.Commit); err != nil {
+	if _, err := r.git.Run(ctx, nil, nil, "rev-list", "--objects", "--quiet", "--not", "--all", "--not", "--end-of-options", ref.Commit); err != nil {
 		return fmt.Errorf("snapshot: import commits: %s: %w: objects are missing: %w", ref.Name, fault.InvalidArgument, err)
 	}
-	out, err := r.runGit(ctx, nil, nil, "rev-list", "--count", "--not", "--all", "--not", "--end-of-options", ref.Commit)
+	out, err := r.git.Run(ctx, nil, nil, "rev-list", "--count", "--not", "--all", "--not", "--end-of-options", ref.Commit)
 	if err == nil {
 		ref.Commits, err = strconv.Atoi(strings.TrimSpace(string(out)))
 	}
 	if err != nil {
 		return err
 	}
-	old, err := r.runGit(ctx, nil, nil, "for-each-ref", "--format=%(refname) %(objectname)", "--", ref.Name)
+	old, err := r.git.Run(ctx, nil, nil, "for-each-ref", "--format=%(refname) %(objectname)", "--", ref.Name)
 	if err != nil {
 		return err
 	}
@@ -311,13 +180,13 @@ func (r *Repository) checkImported(ctx context.Context, ref *ImportedRef, opts *
 	if opts.Branch == "" {
 		return nil
 	}
-	if where, err := r.checkedOut(ctx, ref.Name); err != nil || where != "" {
+	if where, err := r.git.CheckedOut(ctx, ref.Name); err != nil || where != "" {
 		return errors.Join(err, fmt.Errorf("snapshot: branch %q: %w: the branch is checked out in %s; name another branch", opts.Branch, fault.WrongState, where))
 	}
 	if ref.old == "" {
 		return nil
 	}
-	if _, err := r.runGit(ctx, nil, nil, "merge-base", "--is-ancestor", ref.old, ref.Commit); err != nil {
+	if _, err := r.git.Run(ctx, nil, nil, "merge-base", "--is-ancestor", ref.old, ref.Commit); err != nil {
 		return fmt.Errorf("snapshot: branch %q: %w: its commits are not in the history of the workspace's HEAD; name another branch", opts.Branch, fault.Conflict)
 	}
 	return nil
@@ -332,13 +201,13 @@ func (r *Repository) addAutorun(ctx context.Context, found map[string]bool, comm
 	head, err := r.Commit(ctx, "HEAD")
 	if fault.Of(err) == fault.NotFound {
 		var out []byte
-		out, err = r.runGit(ctx, strings.NewReader(""), nil, "hash-object", "-t", "tree", "--stdin")
+		out, err = r.git.Run(ctx, strings.NewReader(""), nil, "hash-object", "-t", "tree", "--stdin")
 		head = strings.TrimSpace(string(out))
 	}
 	if err != nil {
 		return err
 	}
-	out, err := r.runGit(ctx, nil, nil, "diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-ext-diff", "--no-textconv", "--end-of-options", head, commit)
+	out, err := r.git.Run(ctx, nil, nil, "diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-ext-diff", "--no-textconv", "--end-of-options", head, commit)
 	if err != nil {
 		return err
 	}
@@ -353,7 +222,7 @@ func (r *Repository) addAutorun(ctx context.Context, found map[string]bool, comm
 	}
 	names := map[string]bool{} // of both trees, in lower case
 	for _, tree := range []string{head, commit} {
-		out, err := r.runGit(ctx, nil, nil, "ls-tree", "-r", "-t", "-z", "--name-only", "--full-tree", "--end-of-options", tree)
+		out, err := r.git.Run(ctx, nil, nil, "ls-tree", "-r", "-t", "-z", "--name-only", "--full-tree", "--end-of-options", tree)
 		if err != nil {
 			return err
 		}
@@ -380,7 +249,7 @@ func (r *Repository) writeRefs(ctx context.Context, refs []ImportedRef) error {
 		}
 		fmt.Fprintf(&in, "update %s\x00%s\x00%s\x00", ref.Name, ref.Commit, old)
 	}
-	if _, err := r.runGit(ctx, &in, nil, "update-ref", "-m", "croft: apply --commits", "-z", "--stdin"); err != nil {
+	if _, err := r.git.Run(ctx, &in, nil, "update-ref", "-m", "croft: apply --commits", "-z", "--stdin"); err != nil {
 		return fmt.Errorf("snapshot: import commits: %w: %w", fault.Conflict, err)
 	}
 	return nil
@@ -389,6 +258,6 @@ func (r *Repository) writeRefs(ctx context.Context, refs []ImportedRef) error {
 // Tips returns the object names of references, at most max of them, the newest
 // first.
 func (r *Repository) Tips(ctx context.Context, most int) ([]string, error) {
-	out, err := r.runGit(ctx, nil, nil, "for-each-ref", "--sort=-creatordate", "--count="+strconv.Itoa(most), "--format=%(objectname)")
+	out, err := r.git.Run(ctx, nil, nil, "for-each-ref", "--sort=-creatordate", "--count="+strconv.Itoa(most), "--format=%(objectname)")
 	return strings.Fields(string(out)), err
 }

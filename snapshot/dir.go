@@ -3,7 +3,6 @@ package snapshot
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -12,7 +11,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/atomicfile"
 	"github.com/croft-run/croft/internal/flockfile"
 	"github.com/croft-run/croft/workspace/driver"
@@ -35,13 +33,6 @@ const tempDir = "tmp"
 
 func (b *dirBackend) path(name string) string { return filepath.Join(b.root, filepath.FromSlash(name)) }
 
-func (b *dirBackend) wrapError(verb, name string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("snapshot: %s %s: %w: %w", verb, name, fault.Of(err), err)
-}
-
 func (b *dirBackend) Create(_ context.Context, name string) (Pending, error) {
 	temp := b.path(tempDir + "/" + driver.NewID())
 	f, err := os.OpenFile(temp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
@@ -51,7 +42,7 @@ func (b *dirBackend) Create(_ context.Context, name string) (Pending, error) {
 		}
 	}
 	if err != nil {
-		return nil, b.wrapError("create", name, err)
+		return nil, hostError("create", name, err)
 	}
 	return &pendingFile{b: b, f: f, object: name}, nil
 }
@@ -73,7 +64,7 @@ func (p *pendingFile) Write(data []byte) (int, error) {
 		writeBack(p.f, p.sent, p.size-p.sent)
 		p.sent = p.size
 	}
-	return n, p.b.wrapError("write", p.object, err)
+	return n, hostError("write", p.object, err)
 }
 
 func (p *pendingFile) Commit(ctx context.Context) error { return p.b.CommitAll(ctx, []Pending{p}) }
@@ -101,7 +92,7 @@ func (b *dirBackend) CommitAll(_ context.Context, list []Pending) error {
 	}
 	for _, dir := range dirs {
 		if err := atomicfile.SyncDir(dir); err != nil {
-			return b.wrapError("write", filepath.Base(dir), err)
+			return hostError("write", filepath.Base(dir), err)
 		}
 	}
 	return nil
@@ -114,7 +105,7 @@ func (p *pendingFile) syncAndClose() error {
 		err = cerr
 	}
 	p.closed = true
-	return p.b.wrapError("write", p.object, err)
+	return hostError("write", p.object, err)
 }
 
 // renameToFinal publishes the object by rename, and returns its directory.
@@ -128,7 +119,7 @@ func (p *pendingFile) renameToFinal() (dir string, err error) {
 		}
 	}
 	p.done = err == nil
-	return dir, p.b.wrapError("write", p.object, err)
+	return dir, hostError("write", p.object, err)
 }
 
 func (p *pendingFile) Abort() {
@@ -144,7 +135,7 @@ func (p *pendingFile) Abort() {
 func (b *dirBackend) ReadRange(_ context.Context, name string, off, n int64) ([]byte, error) {
 	f, err := os.Open(b.path(name))
 	if err != nil {
-		return nil, b.wrapError("read", name, err)
+		return nil, hostError("read", name, err)
 	}
 	defer f.Close()
 	buf := make([]byte, n)
@@ -152,7 +143,7 @@ func (b *dirBackend) ReadRange(_ context.Context, name string, off, n int64) ([]
 		if errors.Is(err, io.EOF) {
 			return nil, corruptError("read %s: the file ends before byte %d", name, off+n)
 		}
-		return nil, b.wrapError("read", name, err)
+		return nil, hostError("read", name, err)
 	}
 	return buf, nil
 }
@@ -163,7 +154,7 @@ func (b *dirBackend) List(_ context.Context, kind string) ([]Entry, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, b.wrapError("list", kind, err)
+		return nil, hostError("list", kind, err)
 	}
 	list := make([]Entry, 0, len(entries))
 	for _, e := range entries {
@@ -172,7 +163,7 @@ func (b *dirBackend) List(_ context.Context, kind string) ([]Entry, error) {
 			continue
 		}
 		if err != nil {
-			return nil, b.wrapError("list", kind, err)
+			return nil, hostError("list", kind, err)
 		}
 		if info.Mode().IsRegular() {
 			list = append(list, Entry{ID: e.Name(), Size: info.Size(), ModTime: info.ModTime()})
@@ -186,13 +177,13 @@ func (b *dirBackend) Delete(_ context.Context, name string) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	return b.wrapError("delete", name, err)
+	return hostError("delete", name, err)
 }
 
 // Lock takes the flock of the store's lock file.
 func (b *dirBackend) Lock(ctx context.Context, shared bool) (func(), error) {
 	if err := os.MkdirAll(b.root, 0o700); err != nil {
-		return nil, b.wrapError("lock", b.root, err)
+		return nil, hostError("lock", b.root, err)
 	}
 	take := flockfile.Lock
 	if shared {
@@ -200,7 +191,7 @@ func (b *dirBackend) Lock(ctx context.Context, shared bool) (func(), error) {
 	}
 	l, err := take(ctx, b.path("lock"))
 	if err != nil {
-		return nil, b.wrapError("lock", b.root, err)
+		return nil, hostError("lock", b.root, err)
 	}
 	return func() {
 		l.Close() //nolint:errcheck // closing releases the flock in any case
@@ -217,5 +208,5 @@ func (b *dirBackend) Clean(context.Context) error {
 			err = rerr
 		}
 	}
-	return b.wrapError("clean", tempDir, err)
+	return hostError("clean", tempDir, err)
 }

@@ -3,7 +3,6 @@ package snapshot
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/hostgit"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -23,87 +23,34 @@ import (
 // Its configuration and hooks run no program: no filter, hook, pager, helper or
 // transport. Its work tree and index are not read.
 type Repository struct {
-	dir string
-	top string   // absolute path of the work tree, without symlinks; of a bare one its directory
-	env []string // of each command
+	git *hostgit.Repository
+	top string // absolute path of the work tree, without symlinks; of a bare one its directory
 }
 
 // OpenRepository returns the repository at a path: a work tree, or a bare one.
 func OpenRepository(ctx context.Context, path string) (*Repository, error) {
-	out, err := (&Repository{dir: path}).runGit(ctx, nil, nil, "rev-parse", "--absolute-git-dir", "--show-prefix")
-	if err != nil && strings.Contains(err.Error(), "not a git repository") {
-		return nil, fmt.Errorf("snapshot: repository %s: %w: it is not a git repository", path, fault.InvalidArgument)
-	}
+	git, err := hostgit.Open(ctx, path)
 	if err != nil {
-		return nil, fmt.Errorf("snapshot: repository %s: %w: %w", path, fault.InvalidArgument, err)
-	}
-	dir, prefix, _ := strings.Cut(strings.TrimSuffix(string(out), "\n"), "\n")
-	if prefix != "" {
-		return nil, fmt.Errorf("snapshot: repository %s: %w: it is a subdirectory (%s) of a repository; name the top of its work tree", path, fault.InvalidArgument, prefix)
+		return nil, err
 	}
 	top, err := realPath(path)
-	return &Repository{dir: dir, top: top}, err
-}
-
-func (r *Repository) runGit(ctx context.Context, in io.Reader, env []string, args ...string) ([]byte, error) {
-	cmd := r.gitCommand(ctx, env, args...)
-	cmd.Stdin = in
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if ctx.Err() != nil {
-		return nil, fmt.Errorf("git %s: %w", args[0], ctx.Err())
-	}
-	if errors.Is(err, exec.ErrNotFound) {
-		return nil, fmt.Errorf("git: %w: git is not installed", fault.Unavailable)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("git %s: %s: %w", args[0], strings.TrimSpace(stderr.String()), fault.Failed)
-	}
-	return out, nil
-}
-
-func (r *Repository) gitCommand(ctx context.Context, env []string, args ...string) *exec.Cmd {
-	safe := []string{
-		"-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "core.attributesFile=/dev/null", "-c", "core.pager=cat",
-		"-c", "core.untrackedCache=false", "-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "protocol.allow=never", "-c", "core.alternateRefsCommand=",
-	}
-	cmd := exec.CommandContext(ctx, "git", append(safe, args...)...)
-	cmd.Dir = r.dir
-	cmd.Env = append([]string{
-		"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "LC_ALL=C", "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_TERMINAL_PROMPT=0",
-		"GIT_ALLOW_PROTOCOL=none", "GIT_NO_LAZY_FETCH=1", "GIT_ATTR_NOSYSTEM=1", "GIT_OPTIONAL_LOCKS=0", "GIT_NO_REPLACE_OBJECTS=1",
-		// The user named this repository, so its owner does not matter: nothing in
-		// it is run.
-		"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*",
-	}, append(slices.Clip(r.env), env...)...)
-	return cmd
+	return &Repository{git, top}, err
 }
 
 // Commit returns the commit of a revision; "" is fault.NotFound.
 func (r *Repository) Commit(ctx context.Context, revision string) (string, error) {
-	out, err := r.runGit(ctx, nil, nil, "rev-parse", "--verify", "--quiet", "--end-of-options", revision+"^{commit}")
-	if err != nil {
-		if ctx.Err() != nil {
-			return "", err
-		}
-		if revision == "HEAD" {
-			return "", fmt.Errorf("snapshot: revision %q: %w: the repository has no commit yet", revision, fault.NotFound)
-		}
-		return "", fmt.Errorf("snapshot: revision %q: %w", revision, fault.NotFound)
-	}
-	return strings.TrimSpace(string(out)), nil
+	return r.git.Commit(ctx, revision)
 }
 
 // Tree returns the tree of a commit. All times are the commit's; submodules are
 // empty directories.
 func (r *Repository) Tree(ctx context.Context, commit string) (Tree, error) {
-	raw, err := r.runGit(ctx, nil, nil, "cat-file", "commit", commit)
+	raw, err := r.git.Run(ctx, nil, nil, "cat-file", "commit", commit)
 	if err != nil {
 		return nil, err
 	}
 	when := commitTime(raw)
-	out, err := r.runGit(ctx, nil, nil, "ls-tree", "-r", "-t", "-z", "-l", "--full-tree", "--end-of-options", commit)
+	out, err := r.git.Run(ctx, nil, nil, "ls-tree", "-r", "-t", "-z", "-l", "--full-tree", "--end-of-options", commit)
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +107,7 @@ func (t *gitTree) addEntry(ctx context.Context, line string, when time.Time) err
 		n.Type, n.Mode = driver.TypeDir, 0o755
 		t.dirs[name+"/"] = nil
 	case "120000":
-		target, err := t.r.runGit(ctx, nil, nil, "cat-file", "blob", f[2])
+		target, err := t.r.git.Run(ctx, nil, nil, "cat-file", "blob", f[2])
 		if err != nil {
 			return err
 		}
@@ -196,7 +143,7 @@ func (d *gitDir) Dir(_ context.Context, n *Node) (Directory, error) {
 func (d *gitDir) Close() {}
 
 func (d *gitDir) Open(ctx context.Context, n *Node) (io.ReadCloser, error) {
-	cmd := d.t.r.gitCommand(ctx, nil, "cat-file", "blob", d.t.blobs[d.at+n.Name])
+	cmd := d.t.r.git.Command(ctx, nil, "cat-file", "blob", d.t.blobs[d.at+n.Name])
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
@@ -243,13 +190,13 @@ type Branched struct {
 // branch that is checked out is refused.
 func (r *Repository) ApplyBranch(ctx context.Context, base, theirs Tree, branch string, opts *BranchOptions) (*Branched, error) {
 	ref := "refs/heads/" + branch
-	if err := r.checkBranchName(ctx, branch); err != nil {
+	if err := r.git.CheckBranch(ctx, branch); err != nil {
 		return nil, err
 	}
 	if strings.TrimSpace(opts.Message) == "" {
 		return nil, fmt.Errorf("snapshot: branch %q: %w: the message must not be empty", branch, fault.InvalidArgument)
 	}
-	if where, err := r.checkedOut(ctx, ref); err != nil || where != "" {
+	if where, err := r.git.CheckedOut(ctx, ref); err != nil || where != "" {
 		if err == nil {
 			err = fmt.Errorf("snapshot: branch %q: %w: the branch is checked out in %s; name another branch", branch, fault.WrongState, where)
 		}
@@ -276,7 +223,7 @@ func (r *Repository) ApplyBranch(ctx context.Context, base, theirs Tree, branch 
 	}
 	merge := opts.MergeOptions
 	merge.to = &destination{root: r.top}
-	if res.MergedTree, err = Merge(ctx, &gitView{base}, ours, &gitView{theirs}, &merge); err != nil {
+	if res.MergedTree, err = Merge(ctx, withGitModes(base), ours, withGitModes(theirs), &merge); err != nil {
 		return nil, err
 	}
 	if len(res.Conflicts) > 0 && !opts.Markers || len(res.patches) == 0 || opts.DryRun {
@@ -289,35 +236,6 @@ func (r *Repository) ApplyBranch(ctx context.Context, base, theirs Tree, branch 
 	return res, nil
 }
 
-// checkBranchName refuses the names that git branch refuses, and @, which git takes for HEAD.
-func (r *Repository) checkBranchName(ctx context.Context, name string) error {
-	_, err := r.runGit(ctx, nil, nil, "check-ref-format", "refs/heads/"+name)
-	if err != nil || name == "HEAD" || name == "@" || strings.HasPrefix(name, "-") {
-		return fmt.Errorf("snapshot: branch %.200q: %w: git takes no branch of that name; "+
-			"a name has letters, digits and single '.', '-' or '/' within, and is not HEAD or @", name, fault.InvalidArgument)
-	}
-	return nil
-}
-
-// checkedOut returns the work tree that has a branch checked out; "" if there is
-// none.
-func (r *Repository) checkedOut(ctx context.Context, ref string) (string, error) {
-	out, err := r.runGit(ctx, nil, nil, "worktree", "list", "--porcelain", "-z")
-	if err != nil {
-		return "", err
-	}
-	where := ""
-	for line := range strings.SplitSeq(string(out), "\x00") {
-		if path, ok := strings.CutPrefix(line, "worktree "); ok {
-			where = path
-		}
-		if line == "branch "+ref {
-			return where, nil
-		}
-	}
-	return "", nil
-}
-
 // commitPatches writes the patches as a commit on top of the parent.
 func (r *Repository) commitPatches(ctx context.Context, res *Branched, old, ref string, opts *BranchOptions) (string, error) {
 	temp, err := os.MkdirTemp("", "croft-index-*")
@@ -325,8 +243,8 @@ func (r *Repository) commitPatches(ctx context.Context, res *Branched, old, ref 
 		return "", hostError("make", "an index", err)
 	}
 	defer os.RemoveAll(temp)
-	env := append([]string{"GIT_INDEX_FILE=" + filepath.Join(temp, "index")}, r.authorEnv(ctx, opts.Author)...)
-	if _, err := r.runGit(ctx, nil, env, "read-tree", "--end-of-options", res.Parent); err != nil {
+	env := append([]string{"GIT_INDEX_FILE=" + filepath.Join(temp, "index")}, r.git.AuthorEnv(ctx, opts.Author)...)
+	if _, err := r.git.Run(ctx, nil, env, "read-tree", "--end-of-options", res.Parent); err != nil {
 		return "", err
 	}
 	var info bytes.Buffer
@@ -335,14 +253,14 @@ func (r *Repository) commitPatches(ctx context.Context, res *Branched, old, ref 
 			return "", err
 		}
 	}
-	if _, err := r.runGit(ctx, &info, env, "update-index", "-z", "--index-info"); err != nil {
+	if _, err := r.git.Run(ctx, &info, env, "update-index", "-z", "--index-info"); err != nil {
 		return "", err
 	}
-	tree, err := r.runGit(ctx, nil, env, "write-tree")
+	tree, err := r.git.Run(ctx, nil, env, "write-tree")
 	if err != nil {
 		return "", err
 	}
-	out, err := r.runGit(ctx, strings.NewReader(opts.Message), env, "commit-tree", "-p", res.Parent, "-F", "-", strings.TrimSpace(string(tree)))
+	out, err := r.git.Run(ctx, strings.NewReader(opts.Message), env, "commit-tree", "-p", res.Parent, "-F", "-", strings.TrimSpace(string(tree)))
 	if err != nil {
 		return "", err
 	}
@@ -350,7 +268,7 @@ func (r *Repository) commitPatches(ctx context.Context, res *Branched, old, ref 
 	if old == "" {
 		old = strings.Repeat("0", len(commit))
 	}
-	if _, err := r.runGit(ctx, nil, env, "update-ref", "-m", "croft: apply", ref, commit, old); err != nil {
+	if _, err := r.git.Run(ctx, nil, env, "update-ref", "-m", "croft: apply", ref, commit, old); err != nil {
 		return "", fmt.Errorf("snapshot: branch %s: %w: %w", res.Branch, fault.Conflict, err)
 	}
 	return commit, nil
@@ -379,7 +297,7 @@ func (r *Repository) writeIndexEntry(ctx context.Context, info *bytes.Buffer, no
 			mode = "100755"
 		}
 	}
-	sha, err := r.runGit(ctx, body, nil, "hash-object", "-w", "--stdin", "--no-filters")
+	sha, err := r.git.Run(ctx, body, nil, "hash-object", "-w", "--stdin", "--no-filters")
 	if err != nil {
 		return err
 	}
@@ -387,58 +305,18 @@ func (r *Repository) writeIndexEntry(ctx context.Context, info *bytes.Buffer, no
 	return nil
 }
 
-// authorEnv returns the environment for author and committer: the given one, or
-// that of the repository's configuration, or Croft.
-func (r *Repository) authorEnv(ctx context.Context, author string) []string {
-	name, mail := r.configValue(ctx, "user.name"), r.configValue(ctx, "user.email")
-	if name == "" || mail == "" {
-		name, mail = "Croft", "croft@localhost"
-	}
-	if n, rest, ok := strings.Cut(author, "<"); ok {
-		name, mail = strings.TrimSpace(n), strings.TrimSuffix(strings.TrimSpace(rest), ">")
-	}
-	return []string{"GIT_AUTHOR_NAME=" + name, "GIT_AUTHOR_EMAIL=" + mail, "GIT_COMMITTER_NAME=" + name, "GIT_COMMITTER_EMAIL=" + mail}
-}
-
-// configValue is a value of the repository's configuration; "" if unset.
-func (r *Repository) configValue(ctx context.Context, key string) string {
-	out, err := r.runGit(ctx, nil, nil, "config", "--get", key)
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(out))
-}
-
-// gitView is a tree with git's modes: files are 0644 or 0755.
-type gitView struct{ Tree }
-
-func (v *gitView) Root(ctx context.Context) (Directory, error) {
-	dir, err := v.Tree.Root(ctx)
-	return &gitViewDir{dir}, err
-}
-
-type gitViewDir struct{ Directory }
-
-func (d *gitViewDir) Nodes(ctx context.Context) ([]Node, error) {
-	nodes, err := d.Directory.Nodes(ctx)
-	for i := range nodes {
-		n := &nodes[i]
-		switch {
-		case n.Type == driver.TypeDir:
-			n.Mode = 0o755
-		case n.Type == driver.TypeFile && n.Mode&0o100 != 0:
-			n.Mode = 0o755
-		case n.Type == driver.TypeFile:
-			n.Mode = 0o644
+// withGitModes returns a tree with git's modes: files are 0644 or 0755.
+func withGitModes(t Tree) Tree {
+	return listingTree{t, func(nodes []Node) []Node {
+		for i := range nodes {
+			n := &nodes[i]
+			switch {
+			case n.Type == driver.TypeDir, n.Type == driver.TypeFile && n.Mode&0o100 != 0:
+				n.Mode = 0o755
+			case n.Type == driver.TypeFile:
+				n.Mode = 0o644
+			}
 		}
-	}
-	return nodes, err
-}
-
-func (d *gitViewDir) Dir(ctx context.Context, n *Node) (Directory, error) {
-	sub, err := d.Directory.Dir(ctx, n)
-	if err != nil {
-		return nil, err
-	}
-	return &gitViewDir{sub}, nil
+		return nodes
+	}}
 }

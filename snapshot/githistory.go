@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/hostgit"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -73,12 +74,12 @@ func readTips(ctx context.Context, t Tree, dir string) (map[string]bool, error) 
 	}
 	head, err := readGitText(ctx, t, path.Join(dir, "HEAD")) // an id if it is detached
 	tips := map[string]bool{}
-	if id := strings.TrimSpace(head); isObjectName(id) {
+	if id := strings.TrimSpace(head); hostgit.IsObjectName(id) {
 		tips[id] = true
 	}
 	for name, id := range refs {
 		own := strings.HasPrefix(name, "refs/heads/") || strings.HasPrefix(name, "refs/tags/") || name == "refs/stash"
-		if own && isObjectName(id) {
+		if own && hostgit.IsObjectName(id) {
 			tips[id] = true
 		}
 	}

@@ -57,7 +57,11 @@ type hostDir struct {
 	f *os.File
 }
 
+// hostError says which action failed; nil if err is nil.
 func hostError(verb, name string, err error) error {
+	if err == nil {
+		return nil
+	}
 	return fmt.Errorf("snapshot: %s %s: %w: %w", verb, name, fault.Of(err), err)
 }
 

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -185,7 +186,7 @@ func setXattrs(fd int, want []Xattr) error {
 		return err
 	}
 	for _, x := range userXattrs(have) {
-		if !hasXattr(want, x.Name) {
+		if !slices.ContainsFunc(want, func(w Xattr) bool { return w.Name == x.Name }) {
 			if err := unix.Fremovexattr(fd, x.Name); ignoreNoXattr(err) != nil {
 				return err
 			}
@@ -197,15 +198,6 @@ func setXattrs(fd int, want []Xattr) error {
 		}
 	}
 	return nil
-}
-
-func hasXattr(list []Xattr, name string) bool {
-	for _, x := range list {
-		if x.Name == name {
-			return true
-		}
-	}
-	return false
 }
 
 // makeFile creates a file. Runs of zeros in its content become holes.

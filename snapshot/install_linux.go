@@ -2,17 +2,24 @@ package snapshot
 
 import (
 	"os"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
+// setTimeFD is futimens(3), which package unix lacks: a nil name makes utimensat(2)
+// act on the descriptor.
 func setTimeFD(fd int, n *Node) error {
 	t, err := unix.TimeToTimespec(n.ModTime)
 	if err != nil {
 		return err
 	}
 	ts := [2]unix.Timespec{t, t}
-	return utimensFD(fd, &ts)
+	_, _, errno := unix.Syscall6(unix.SYS_UTIMENSAT, uintptr(fd), 0, uintptr(unsafe.Pointer(&ts)), 0, 0, 0)
+	if errno != 0 {
+		return errno
+	}
+	return nil
 }
 
 // makeWhiteout creates an overlayfs whiteout: a character device 0:0.

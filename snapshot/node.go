@@ -134,11 +134,6 @@ func decodeTree(data []byte) ([]Node, error) {
 	return nodes, d.err
 }
 
-// validName reports whether name can be that of a directory entry.
-func validName(name string) bool {
-	return driver.ValidName(name) && name != "." && !strings.Contains(name, "/")
-}
-
 // A decoder reads the encoding of appendNode. The first error is kept.
 type decoder struct {
 	data []byte
@@ -201,7 +196,8 @@ func (d *decoder) readNode() Node {
 	code := d.readByte()
 	n.Mode = fs.FileMode(d.readUvarint())
 	sec, nsec := d.readVarint(), d.readUvarint()
-	if d.err == nil && (!validName(n.Name) || int(code) >= len(typeCodes) || n.Mode > 0o7777 || nsec > 999_999_999) {
+	isName := driver.ValidName(n.Name) && n.Name != "." && !strings.Contains(n.Name, "/")
+	if d.err == nil && (!isName || int(code) >= len(typeCodes) || n.Mode > 0o7777 || nsec > 999_999_999) {
 		d.fail("the entry %q is not valid", n.Name)
 	}
 	if d.err != nil {

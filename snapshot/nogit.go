@@ -12,31 +12,42 @@ import (
 const gitEntryName = ".git"
 
 // WithoutGit returns a tree without entries named .git, at any level.
-func WithoutGit(t Tree) Tree { return noGitTree{t} }
+func WithoutGit(t Tree) Tree {
+	return listingTree{t, func(nodes []Node) []Node {
+		return slices.DeleteFunc(nodes, func(n Node) bool { return n.Name == gitEntryName })
+	}}
+}
 
-type noGitTree struct{ t Tree }
+// listingTree is a tree with another listing of each directory.
+type listingTree struct {
+	Tree
+	list func([]Node) []Node
+}
 
-func (t noGitTree) Root(ctx context.Context) (Directory, error) {
-	dir, err := t.t.Root(ctx)
+func (t listingTree) Root(ctx context.Context) (Directory, error) {
+	dir, err := t.Tree.Root(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return noGitDir{dir}, nil
+	return listingDir{dir, t.list}, nil
 }
 
-type noGitDir struct{ Directory }
+type listingDir struct {
+	Directory
+	list func([]Node) []Node
+}
 
-func (d noGitDir) Nodes(ctx context.Context) ([]Node, error) {
+func (d listingDir) Nodes(ctx context.Context) ([]Node, error) {
 	nodes, err := d.Directory.Nodes(ctx)
-	return slices.DeleteFunc(nodes, func(n Node) bool { return n.Name == gitEntryName }), err
+	return d.list(nodes), err
 }
 
-func (d noGitDir) Dir(ctx context.Context, n *Node) (Directory, error) {
+func (d listingDir) Dir(ctx context.Context, n *Node) (Directory, error) {
 	sub, err := d.Directory.Dir(ctx, n)
 	if err != nil {
 		return nil, err
 	}
-	return noGitDir{sub}, nil
+	return listingDir{sub, d.list}, nil
 }
 
 // hasGit reports whether a directory contains an entry named .git, at any level.

@@ -46,7 +46,13 @@ func Undo(ctx context.Context, s *Store, id, dir string, opts *UndoOptions) (*Re
 		return nil, err
 	}
 	if digest != m.Labels[AfterLabel] && !opts.Force {
-		changed, names := changedPaths(paths, m.After, each), ""
+		names := ""
+		var changed []string // none if the digests are not known
+		for i, p := range paths {
+			if i < len(m.After) && m.After[i] != each[i] {
+				changed = append(changed, p)
+			}
+		}
 		only := changed
 		if len(changed) == 0 { // which ones is not known
 			only = paths
@@ -83,17 +89,6 @@ func comparedPaths(c *Comparison) []string {
 		list = append(list, c.Changes[i].Path)
 	}
 	return list
-}
-
-// changedPaths returns the paths whose digests differ; none if they are not known.
-func changedPaths(paths, after, now []string) []string {
-	var changed []string
-	for i, p := range paths {
-		if i < len(after) && after[i] != now[i] {
-			changed = append(changed, p)
-		}
-	}
-	return changed
 }
 
 // firstNames lists names, as many as an error or a message has room for.

@@ -169,7 +169,8 @@ func (e *Runs) view(id string) (client.EvalRun, *runView, error) {
 		return out, nil, err
 	}
 	out.Suite, out.Cases, out.Runners, out.Executions = v.Suite, len(v.Cases), append(out.Runners, v.Runners...), len(v.Cases)*len(v.Runners)
-	out.StartedAt = parseTime(v.StartedAt)
+	started, _ := time.Parse(time.RFC3339Nano, v.StartedAt) // zero if it is not known
+	out.StartedAt = started.UTC()
 	var cost, tokens []float64
 	for _, row := range v.cells {
 		for _, r := range row {
@@ -211,14 +212,6 @@ func sumKnown(list []float64) *float64 {
 		sum += x
 	}
 	return &sum
-}
-
-func parseTime(text string) time.Time {
-	t, err := time.Parse(time.RFC3339Nano, text)
-	if err != nil {
-		return time.Time{} // not known
-	}
-	return t.UTC()
 }
 
 // readRun reads the journal of a run, unless it has not changed since.

@@ -2,12 +2,7 @@ package rest
 
 import (
 	"context"
-	"net/http"
 )
-
-func doctorRoutes(s *Server) {
-	handle(s, s.op(http.MethodGet, "/v1/doctor", "doctor", "What this host supports, tested by trying: levels of isolation, limits, network, copy-on-write"), s.diagnose)
-}
 
 // A Diagnosis is the answer of /v1/doctor.
 type Diagnosis struct {

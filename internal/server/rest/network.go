@@ -3,7 +3,6 @@ package rest
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -12,10 +11,6 @@ import (
 	"github.com/croft-run/croft/registry"
 	"github.com/croft-run/croft/workspace/driver"
 )
-
-func (s workspaceRoutes) network() {
-	onRecord(s, s.op(http.MethodPost, onePath+"/network", "change-network", "Add hosts to those that a workspace may reach, or remove some; the rest of its policy stays"), s.changeNetwork)
-}
 
 type networkInput struct {
 	Target

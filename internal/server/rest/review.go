@@ -44,7 +44,7 @@ func (s reviewRoutes) writePatch(ctx context.Context, ws *workspace.Workspace, i
 		return nil, badParameter("hunk", "%v", err)
 	}
 	only := slices.Concat(in.Paths, hunks.Paths())
-	d, err := snapshotRoutes{s.Server}.diffStates(ctx, ws, &diffInput{Target: in.Target, From: in.From, To: in.To, Paths: only, Text: true, Binary: true, Ignored: in.Ignored})
+	d, err := snapshotRoutes(s).diffStates(ctx, ws, &diffInput{Target: in.Target, From: in.From, To: in.To, Paths: only, Text: true, Binary: true, Ignored: in.Ignored})
 	if err != nil {
 		return nil, err
 	}

@@ -154,7 +154,7 @@ func (s snapshotRoutes) forkWorkspace(ctx context.Context, r registry.Record, in
 		child, err := s.forkOne(ws.Progress(ctx), r, info.ID, &in.Body, i)
 		if err != nil {
 			for _, done := range out.Workspaces {
-				workspaceRoutes{s.Server}.removeUnopened(ctx, done.ID)
+				workspaceRoutes(s).removeUnopened(ctx, done.ID)
 			}
 			return nil, err
 		}
@@ -190,9 +190,9 @@ func (s snapshotRoutes) forkOne(ctx context.Context, r registry.Record, from str
 	if err != nil {
 		return Workspace{}, err
 	}
-	out, err := workspaceRoutes{s.Server}.acquireAndShow(ctx, created.ID)
+	out, err := workspaceRoutes(s).acquireAndShow(ctx, created.ID)
 	if err != nil {
-		workspaceRoutes{s.Server}.removeUnopened(ctx, created.ID)
+		workspaceRoutes(s).removeUnopened(ctx, created.ID)
 		return Workspace{}, err
 	}
 	return out.Body, nil
@@ -336,5 +336,5 @@ func (s snapshotRoutes) snapshotRead(ctx context.Context, files *driver.FS, name
 	if err != nil {
 		return nil, err
 	}
-	return fileRoutes{s.Server}.streamFile(r, info, part, http.StatusOK), nil
+	return fileRoutes(s).streamFile(r, info, part, http.StatusOK), nil
 }

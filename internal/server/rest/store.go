@@ -23,8 +23,10 @@ func (s snapshotRoutes) store() {
 		with(s.snapshotStore, storeGC))
 	handle(s, operatorOnly(s.op(http.MethodPost, storePath+"/check", "check-snapshots", "Read and verify the whole store")),
 		with(s.snapshotStore, storeCheck))
-	handle(s, s.op(http.MethodPost, storePath+"/prune", "prune-snapshots", "Delete snapshots by count and age"), s.storePrune)
-	handle(s, s.op(http.MethodDelete, storePath+"/{snapshot}", "forget-snapshot", "Delete a snapshot, also of a destroyed workspace"), s.storeDelete)
+	handle(s, s.op(http.MethodPost, storePath+"/prune", "prune-snapshots", "Delete snapshots by count and age"),
+		with(s.snapshotStore, s.storePrune))
+	handle(s, s.op(http.MethodDelete, storePath+"/{snapshot}", "forget-snapshot", "Delete a snapshot, also of a destroyed workspace"),
+		with(s.snapshotStore, s.storeDelete))
 	handle(s, operatorOnly(s.op(http.MethodPost, storePath+"/import", "import-snapshot", "Copy a snapshot from a store in a bucket, or list the bucket")), s.storeImport)
 	handle(s, operatorOnly(s.op(http.MethodPost, storePath+"/{snapshot}/export", "export-snapshot", "Copy a snapshot to a store in a bucket")), s.storeExport)
 }
@@ -66,11 +68,7 @@ type Prune client.Retention
 
 type pruneInput struct{ Body Prune }
 
-func (s snapshotRoutes) storePrune(ctx context.Context, in *pruneInput) (*body[Snapshots], error) {
-	store, err := s.snapshotStore(ctx)
-	if err != nil {
-		return nil, err
-	}
+func (s snapshotRoutes) storePrune(ctx context.Context, store *snapshot.Store, in *pruneInput) (_ *body[Snapshots], err error) {
 	rule := snapshot.Retention{Keep: in.Body.Keep}
 	if in.Body.MaxAge != "" {
 		if rule.MaxAge, err = time.ParseDuration(in.Body.MaxAge); err != nil || rule.MaxAge <= 0 {
@@ -140,11 +138,7 @@ type storeDeleteInput struct {
 
 // storeDelete deletes a snapshot, unless it is a template or the origin of an existing
 // workspace.
-func (s snapshotRoutes) storeDelete(ctx context.Context, in *storeDeleteInput) (*none, error) {
-	store, err := s.snapshotStore(ctx)
-	if err != nil {
-		return nil, err
-	}
+func (s snapshotRoutes) storeDelete(ctx context.Context, store *snapshot.Store, in *storeDeleteInput) (*none, error) {
 	m, err := store.Get(ctx, in.Snapshot)
 	if err != nil && fault.CauseOf(err) != fault.CauseCorrupt {
 		return nil, err

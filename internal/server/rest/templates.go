@@ -16,7 +16,8 @@ func (s snapshotRoutes) templates() {
 		with(s.templateCatalog, createTemplate))
 	handle(s, s.op(http.MethodGet, templates, "list-templates", "Templates, by name"), with(s.templateCatalog, listTemplates))
 	handle(s, s.op(http.MethodGet, templates+"/{template}", "show-template", "Describe a template"), with(s.templateCatalog, showTemplate))
-	handle(s, withScope(s.op(http.MethodDelete, templates+"/{template}", "delete-template", "Forget a template; workspaces that started from it stay"), auth.Admin), s.deleteTemplate)
+	handle(s, withScope(s.op(http.MethodDelete, templates+"/{template}", "delete-template", "Forget a template; workspaces that started from it stay"), auth.Admin),
+		with(s.templateCatalog, s.deleteTemplate))
 }
 
 // Templates is the answer of GET /templates.
@@ -82,11 +83,7 @@ func showTemplate(ctx context.Context, c *template.Catalog, in *templateInput) (
 	return reply(c.Get(ctx, in.Template))
 }
 
-func (s snapshotRoutes) deleteTemplate(ctx context.Context, in *templateInput) (*none, error) {
-	c, err := s.templateCatalog(ctx)
-	if err != nil {
-		return nil, err
-	}
+func (s snapshotRoutes) deleteTemplate(ctx context.Context, c *template.Catalog, in *templateInput) (*none, error) {
 	needed, err := s.originSnapshots(ctx)
 	if err != nil {
 		return nil, err
