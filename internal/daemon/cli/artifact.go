@@ -15,6 +15,7 @@ import (
 
 	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/prepare/stage"
 )
 
@@ -24,8 +25,6 @@ func (a *command) artifactCommand() *cobra.Command {
 		Short: "List, copy and remove the artifacts of workspaces",
 		Long: `List, copy and remove artifacts: files that croft collect --save or an agent saved. Each has versions,
 which count from 0. Artifacts outlive their workspace: name a destroyed workspace by its id.`,
-		Args: cobra.ArbitraryArgs,
-		RunE: runGroup,
 	}
 	cmd.AddCommand(a.artifactListCommand(), a.artifactGetCommand(), a.artifactRmCommand())
 	return cmd
@@ -40,8 +39,8 @@ func (a *command) artifactListCommand() *cobra.Command {
 artifacts of that workspace; with ARTIFACT, all versions of that artifact.`,
 		Example: "  croft artifact list\n  croft artifact list demo out/report.pdf",
 		Args:    cobra.MaximumNArgs(2),
-		RunE: run(func(ctx context.Context, args []string) error {
-			return a.withClient(ctx, func(c *client.Client) error { return a.artifactList(ctx, c, args) })
+		RunE: console.RunE(func(ctx context.Context, args []string) error {
+			return a.WithClient(ctx, func(c *client.Client) error { return a.artifactList(ctx, c, args) })
 		}),
 	}
 	cmd.ValidArgsFunction = a.completeArtifact
@@ -53,16 +52,16 @@ func (a *command) artifactList(ctx context.Context, c *client.Client, args []str
 	if err != nil {
 		return err
 	}
-	return a.printAnswer(list, func(w io.Writer) error {
+	return a.PrintAnswer(list, func(w io.Writer) error {
 		var rows [][]string
 		for _, art := range list {
-			row := []string{fmt.Sprintf("%s@%d", printable(art.Name), art.Version), fmt.Sprint(art.Size), art.Created.UTC().Format(time.RFC3339)}
+			row := []string{fmt.Sprintf("%s@%d", console.Printable(art.Name), art.Version), fmt.Sprint(art.Size), art.Created.UTC().Format(time.RFC3339)}
 			if len(args) == 0 {
 				row = append([]string{art.Workspace}, row...)
 			}
 			rows = append(rows, row)
 		}
-		return writeTable(w, rows)
+		return console.WriteTable(w, rows)
 	})
 }
 
@@ -80,7 +79,7 @@ func listArtifacts(ctx context.Context, c *client.Client, args []string) ([]clie
 	}
 	versions, err := c.ArtifactVersions(ctx, args[0], name)
 	if err == nil && name != "" && len(versions) == 0 {
-		err = fmt.Errorf("artifact %s: %w", printable(args[1]), fault.NotFound)
+		err = fmt.Errorf("artifact %s: %w", console.Printable(args[1]), fault.NotFound)
 	}
 	list := []client.WorkspaceArtifact{}
 	for _, art := range versions {
@@ -102,7 +101,7 @@ func (a *command) artifactGetCommand() *cobra.Command {
 directory. Without DEST, or with -, it goes to standard output. A file is written atomically.`,
 		Example: "  croft artifact get demo out/report.pdf@2 .",
 		Args:    cobra.RangeArgs(2, 3),
-		RunE: run(func(ctx context.Context, args []string) error {
+		RunE: console.RunE(func(ctx context.Context, args []string) error {
 			dest := "-"
 			if len(args) == 3 {
 				dest = args[2]
@@ -119,7 +118,7 @@ func (a *command) artifactGet(ctx context.Context, workspace, ref, dest string) 
 	if err != nil {
 		return err
 	}
-	return a.withClient(ctx, func(c *client.Client) error {
+	return a.WithClient(ctx, func(c *client.Client) error {
 		body, art, err := remoteArtifacts{c, workspace}.Open(ctx, name, version)
 		if err != nil {
 			return err
@@ -134,13 +133,13 @@ func (a *command) artifactGet(ctx context.Context, workspace, ref, dest string) 
 		}
 		root, err := os.OpenRoot(filepath.Dir(dest))
 		if err != nil {
-			return hostError("write", dest, err)
+			return console.HostError("write", dest, err)
 		}
 		defer root.Close() //nolint:errcheck // closing a directory can lose nothing
 		if _, err := replaceBelow(root, filepath.Base(dest), body, 0o644, true); err != nil {
-			return hostError("write", dest, err)
+			return console.HostError("write", dest, err)
 		}
-		return a.printAnswer(art, func(io.Writer) error { return nil })
+		return a.PrintAnswer(art, func(io.Writer) error { return nil })
 	})
 }
 
@@ -153,9 +152,9 @@ func (a *command) artifactRmCommand() *cobra.Command {
 --all, remove every artifact of the workspace. Version numbers are not used again.`,
 		Example: "  croft artifact rm demo out/report.pdf@0\n  croft artifact rm demo --all",
 		Args:    cobra.MinimumNArgs(1),
-		RunE: run(func(ctx context.Context, args []string) error {
+		RunE: console.RunE(func(ctx context.Context, args []string) error {
 			if all == (len(args) > 1) {
-				return usagef("name artifacts, or give --all")
+				return console.Usagef("name artifacts, or give --all")
 			}
 			return a.artifactRm(ctx, args[0], args[1:])
 		}),
@@ -166,7 +165,7 @@ func (a *command) artifactRmCommand() *cobra.Command {
 }
 
 func (a *command) artifactRm(ctx context.Context, workspace string, refs []string) error {
-	return a.withClient(ctx, func(c *client.Client) error {
+	return a.WithClient(ctx, func(c *client.Client) error {
 		if len(refs) == 0 {
 			list, err := listArtifacts(ctx, c, []string{workspace})
 			if err != nil {
@@ -187,7 +186,7 @@ func (a *command) artifactRm(ctx context.Context, workspace string, refs []strin
 		if len(removed) == 0 && failed != nil {
 			return failed
 		}
-		return errors.Join(failed, a.printJSONOnly(map[string][]string{"removed": removed}))
+		return errors.Join(failed, a.PrintJSONOnly(map[string][]string{"removed": removed}))
 	})
 }
 
@@ -206,7 +205,7 @@ func removeArtifact(ctx context.Context, c *client.Client, workspace, ref string
 		found = found || art.Version == version
 	}
 	if !found {
-		return fault.Advise(fmt.Errorf("artifact %s: %w", printable(ref), fault.NotFound),
+		return fault.Advise(fmt.Errorf("artifact %s: %w", console.Printable(ref), fault.NotFound),
 			"the versions are %d to %d", list[0].Version, list[len(list)-1].Version)
 	}
 	return c.DeleteArtifact(ctx, workspace, name, version)
@@ -220,12 +219,12 @@ func (a *command) completeArtifact(cmd *cobra.Command, args []string, _ string) 
 	}
 	names, directive := []string(nil), cobra.ShellCompDirectiveNoFileComp
 	if len(args) == 0 {
-		names, directive = a.complete(cmd, a.workspaceNames, nil)
+		names, directive = a.Complete(cmd, a.WorkspaceNames, nil)
 	}
-	if a.resolveTarget(cmd, nil) != nil {
+	if a.ResolveTarget(cmd, nil) != nil {
 		return names, directive
 	}
-	a.withClientQuietly(cmd.Context(), func(c *client.Client) error {
+	a.WithClientQuietly(cmd.Context(), func(c *client.Client) error {
 		list, err := listArtifacts(cmd.Context(), c, args[:min(len(args), 1)])
 		seen := map[string]bool{}
 		for _, art := range list {

@@ -16,6 +16,7 @@ import (
 	"github.com/croft-run/croft/internal/atomicfile"
 	"github.com/croft-run/croft/internal/daemon/app"
 	"github.com/croft-run/croft/internal/daemon/backup"
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 )
 
 func (a *command) backupCommand() *cobra.Command {
@@ -33,7 +34,7 @@ Until the backup is complete, the file is named FILE.partial; after a crash the 
 removes it.`,
 		Example: "  croft backup /backups/croft-$(date +%F).tar.zst",
 		Args:    cobra.ExactArgs(1),
-		RunE:    run(func(ctx context.Context, args []string) error { return a.backUp(ctx, args[0], opts) }),
+		RunE:    console.RunE(func(ctx context.Context, args []string) error { return a.backUp(ctx, args[0], opts) }),
 	}
 	cmd.Flags().BoolVar(&opts.Token, "with-token", false, "include the token of the server, and the key of the access tokens of E2B's sandboxes")
 	return cmd
@@ -50,13 +51,13 @@ func (a *command) backUp(ctx context.Context, file string, opts backup.Options) 
 	if _, err := os.Lstat(file); file != "-" && !errors.Is(err, fs.ErrNotExist) {
 		return errors.Join(err, fault.Advise(fmt.Errorf("backup: %s: %w", file, fault.AlreadyExists), "name a new file"))
 	}
-	return a.withSystem(ctx, "backup reads the data directory", func(s *app.System) error {
+	return a.WithSystem(ctx, "backup reads the data directory", func(s *app.System) error {
 		out := backupAnswer{File: file}
 		write := func(w io.Writer) (err error) {
-			now, stop := a.startProgress("backing up")
+			now, stop := a.StartProgress("backing up")
 			defer stop()
 			if now != nil {
-				w = io.MultiWriter(w, &byteCounter{progress: now})
+				w = io.MultiWriter(w, &console.ByteCounter{Progress: now})
 			}
 			out.Contents, err = s.Backups.Write(ctx, w, opts)
 			return err
@@ -82,8 +83,8 @@ func (a *command) backUp(ctx context.Context, file string, opts backup.Options) 
 		}
 		out.Bytes = info.Size()
 		a.noteNotInBackup(out.Contents)
-		return a.printAnswer(out, func(w io.Writer) error {
-			_, err := fmt.Fprintf(w, "backed up %s and %s to %s, %d bytes\n", countText(int64(len(out.Workspaces)), "workspace"), countText(int64(out.Snapshots), "snapshot"), printable(file), out.Bytes)
+		return a.PrintAnswer(out, func(w io.Writer) error {
+			_, err := fmt.Fprintf(w, "backed up %s and %s to %s, %d bytes\n", console.CountText(int64(len(out.Workspaces)), "workspace"), console.CountText(int64(out.Snapshots), "snapshot"), console.Printable(file), out.Bytes)
 			return err
 		})
 	})
@@ -95,7 +96,7 @@ func (a *command) noteNotInBackup(c *backup.Contents) {
 		if l.Name != "" {
 			name = l.Name + " (" + l.ID + ")"
 		}
-		a.note("left out: %s: %s", printable(name), printable(l.Reason))
+		a.Note("left out: %s: %s", console.Printable(name), console.Printable(l.Reason))
 	}
 }
 
@@ -111,13 +112,13 @@ Processes are not restored.
 With store.url in the configuration, the records are written to that database, which must have none.`,
 		Example: "  croft restore /backups/croft-2026-11-17.tar.zst --data /var/lib/croft",
 		Args:    cobra.ExactArgs(1),
-		RunE:    run(func(ctx context.Context, args []string) error { return a.restore(ctx, args[0]) }),
+		RunE:    console.RunE(func(ctx context.Context, args []string) error { return a.restore(ctx, args[0]) }),
 	}
 }
 
 func (a *command) restore(ctx context.Context, file string) (err error) {
-	if a.server != "" {
-		return usagef("restore writes a data directory: leave out --server and CROFT_SERVER")
+	if a.Server != "" {
+		return console.Usagef("restore writes a data directory: leave out --server and CROFT_SERVER")
 	}
 	in := a.In
 	if file != "-" {
@@ -128,15 +129,15 @@ func (a *command) restore(ctx context.Context, file string) (err error) {
 		defer f.Close()
 		in = f
 	}
-	now, stop := a.startProgress("restoring")
+	now, stop := a.StartProgress("restoring")
 	if now != nil {
-		in = io.TeeReader(in, &byteCounter{progress: now})
+		in = io.TeeReader(in, &console.ByteCounter{Progress: now})
 	}
-	out, err := backup.Restore(ctx, bufio.NewReaderSize(in, 1<<20), a.data, func(inBackup string) (string, error) {
-		if a.config != "" {
-			inBackup = a.config
+	out, err := backup.Restore(ctx, bufio.NewReaderSize(in, 1<<20), a.Data, func(inBackup string) (string, error) {
+		if a.Config != "" {
+			inBackup = a.Config
 		}
-		c, err := a.resolveConfig(inBackup)
+		c, err := a.ResolveConfig(inBackup)
 		if err != nil {
 			return "", err
 		}
@@ -151,11 +152,11 @@ func (a *command) restore(ctx context.Context, file string) (err error) {
 	}
 	a.noteNotInBackup(&out.Contents)
 	if !out.Token {
-		a.note("the token is a new one: it is in %s", printable(out.Data+"/token"))
+		a.Note("the token is a new one: it is in %s", console.Printable(out.Data+"/token"))
 	}
-	return a.printAnswer(out, func(w io.Writer) error {
-		_, err := fmt.Fprintf(w, "restored %s and %s into %s, as of %s\n", countText(int64(len(out.Workspaces)), "workspace"), countText(int64(out.Snapshots), "snapshot"),
-			printable(out.Data), out.Created.Format("2006-01-02 15:04:05 MST"))
+	return a.PrintAnswer(out, func(w io.Writer) error {
+		_, err := fmt.Fprintf(w, "restored %s and %s into %s, as of %s\n", console.CountText(int64(len(out.Workspaces)), "workspace"), console.CountText(int64(out.Snapshots), "snapshot"),
+			console.Printable(out.Data), out.Created.Format("2006-01-02 15:04:05 MST"))
 		return err
 	})
 }

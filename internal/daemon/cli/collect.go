@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/prepare/stage"
 	"github.com/croft-run/croft/workspace"
 )
@@ -33,7 +34,7 @@ In a directory, files of any size are written unless --max-file-bytes or --max-t
 given; a larger file is reported and not written.`,
 		Example: "  croft collect demo '$OUTPUT_DIR/**' --output-dir ./results\n  croft collect demo '**/*.png' --save --name-template 'plots/{{.Base}}' --json",
 		Args:    cobra.MinimumNArgs(1),
-		RunE: run(func(ctx context.Context, args []string) error {
+		RunE: console.RunE(func(ctx context.Context, args []string) error {
 			opts.name, opts.spec.Globs = args[0], args[1:]
 			return a.runCollect(ctx, opts)
 		}),
@@ -52,9 +53,9 @@ given; a larger file is reported and not written.`,
 func (a *command) runCollect(ctx context.Context, opts collectOptions) error {
 	switch {
 	case opts.spec.NameTemplate != "" && !opts.spec.Save:
-		return usagef("--name-template names artifacts: it needs --save")
-	case opts.spec.Inline && !a.json:
-		return usagef("--inline puts content into the answer: it needs --json")
+		return console.Usagef("--name-template names artifacts: it needs --save")
+	case opts.spec.Inline && !a.JSON:
+		return console.Usagef("--inline puts content into the answer: it needs --json")
 	}
 	return a.withStage(ctx, opts.name, func(ctx context.Context, st *stage.Stage) error {
 		sink, done, err := newDirSink(opts.to)
@@ -62,28 +63,28 @@ func (a *command) runCollect(ctx context.Context, opts collectOptions) error {
 			return err
 		}
 		defer done()
-		_, stop := a.startProgress("collecting")
+		_, stop := a.StartProgress("collecting")
 		man, failed := st.CollectTo(ctx, opts.spec, sink)
 		stop()
 		if failed != nil && len(man.Files) == 0 {
 			return failed
 		}
 		if len(man.Files)+man.Skips+man.Left == 0 {
-			a.note("no file matches")
+			a.Note("no file matches")
 		}
 		for _, s := range man.Skipped {
-			a.note("left out %s: %s", printable(s.Name), printable(s.Reason))
+			a.Note("left out %s: %s", console.Printable(s.Name), console.Printable(s.Reason))
 		}
 		if more := man.Skips - len(man.Skipped); more > 0 {
-			a.note("left out %d more", more)
+			a.Note("left out %d more", more)
 		}
 		if man.LimitsHit {
-			a.note("a limit was reached: %s", man.LeftOut())
+			a.Note("a limit was reached: %s", man.LeftOut())
 		}
 		if failed == nil && len(man.Files) == 0 && man.Skips > 0 {
 			failed = fmt.Errorf("nothing was collected: %w", man.Skipped[0].Code)
 		}
-		return errors.Join(failed, a.printAnswer(man, func(w io.Writer) error { return writeTable(w, collectRows(man)) }))
+		return errors.Join(failed, a.PrintAnswer(man, func(w io.Writer) error { return console.WriteTable(w, collectRows(man)) }))
 	})
 }
 
@@ -91,15 +92,15 @@ func (a *command) runCollect(ctx context.Context, opts collectOptions) error {
 func collectRows(man stage.Manifest) [][]string {
 	var rows [][]string
 	for _, f := range man.Files {
-		told := printable(f.Error)
+		told := console.Printable(f.Error)
 		switch {
 		case f.Error != "":
 		case f.SavedAs != "":
-			told = fmt.Sprintf("artifact://%s@%d", printable(f.SavedAs), f.Version)
+			told = fmt.Sprintf("artifact://%s@%d", console.Printable(f.SavedAs), f.Version)
 		case f.Truncated:
 			told = "beyond the limits"
 		}
-		rows = append(rows, []string{printable(f.Name), fmt.Sprint(f.SizeBytes), f.MIMEType, told})
+		rows = append(rows, []string{console.Printable(f.Name), fmt.Sprint(f.SizeBytes), f.MIMEType, told})
 	}
 	return rows
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/internal/daemon/config"
 )
 
@@ -22,8 +23,6 @@ none. Variables CROFT_* override it.
 
 A croft.yaml in the current directory is read only if it is named: a checkout must not decide
 what agents may do.`,
-		Args: cobra.ArbitraryArgs,
-		RunE: runGroup,
 	}
 	cmd.AddCommand(a.configPrintCommand(), a.configCheckCommand(), a.configSchemaCommand())
 	return cmd
@@ -31,11 +30,11 @@ what agents may do.`,
 
 // namedConfig reads the configuration of the argument FILE, or the one in force.
 func (a *command) namedConfig(args []string) (*config.Config, error) {
-	file := a.config
+	file := a.Config
 	if len(args) == 1 {
 		file = args[0]
 	}
-	c, err := a.resolveConfig(file)
+	c, err := a.ResolveConfig(file)
 	if err == nil && file == "" {
 		a.noteIgnoredConfig(c)
 	}
@@ -45,7 +44,7 @@ func (a *command) namedConfig(args []string) (*config.Config, error) {
 // noteIgnoredConfig mentions a croft.yaml in the current directory that is not in force.
 func (a *command) noteIgnoredConfig(c *config.Config) {
 	if _, err := os.Stat(config.FileName); err == nil && (c.File() == "" || !sameFile(config.FileName, c.File())) {
-		a.note("croft: the %s in this directory is not read; name it with --config to use it", config.FileName)
+		a.Note("croft: the %s in this directory is not read; name it with --config to use it", config.FileName)
 	}
 }
 
@@ -54,15 +53,15 @@ func (a *command) configPrintCommand() *cobra.Command {
 		Use:   "print [FILE]",
 		Short: "Print the configuration in force, with every default",
 		Args:  cobra.MaximumNArgs(1),
-		RunE: run(func(_ context.Context, args []string) error {
+		RunE: console.RunE(func(_ context.Context, args []string) error {
 			c, err := a.namedConfig(args)
 			if err != nil {
 				return err
 			}
-			if a.server != "" {
-				a.note("croft: this is the configuration of this host, not of the server %s; run croft config print on the server's host for that", a.server)
+			if a.Server != "" {
+				a.Note("croft: this is the configuration of this host, not of the server %s; run croft config print on the server's host for that", a.Server)
 			}
-			return a.printAnswer(c, func(w io.Writer) error {
+			return a.PrintAnswer(c, func(w io.Writer) error {
 				_, err := w.Write(c.YAML())
 				return err
 			})
@@ -75,7 +74,7 @@ func (a *command) configCheckCommand() *cobra.Command {
 		Use:   "check [FILE]",
 		Short: "Check the configuration",
 		Args:  cobra.MaximumNArgs(1),
-		RunE: run(func(_ context.Context, args []string) error {
+		RunE: console.RunE(func(_ context.Context, args []string) error {
 			c, err := a.namedConfig(args)
 			if err != nil {
 				return err
@@ -86,9 +85,9 @@ func (a *command) configCheckCommand() *cobra.Command {
 				Warnings []string `json:"warnings,omitempty"`
 			}{true, c.File(), missingDirs(c)}
 			for _, w := range out.Warnings {
-				a.note("warning: %s", w)
+				a.Note("warning: %s", w)
 			}
-			return a.printAnswer(out, func(w io.Writer) error {
+			return a.PrintAnswer(out, func(w io.Writer) error {
 				file := out.File
 				if file == "" {
 					file = "no file: the defaults"
@@ -119,7 +118,7 @@ func (a *command) configSchemaCommand() *cobra.Command {
 		Use:   "schema",
 		Short: "Print the JSON Schema of croft.yaml",
 		Args:  cobra.NoArgs,
-		RunE: run(func(context.Context, []string) error {
+		RunE: console.RunE(func(context.Context, []string) error {
 			data, err := config.Schema()
 			if err != nil {
 				return err

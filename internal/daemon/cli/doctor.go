@@ -12,6 +12,7 @@ import (
 
 	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/provider/sandbox"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -28,18 +29,18 @@ server's host.`,
 		Example: `  croft doctor
   croft doctor --apparmor | sudo tee /etc/apparmor.d/croft && sudo apparmor_parser -r /etc/apparmor.d/croft`,
 		Args: cobra.NoArgs,
-		RunE: run(func(ctx context.Context, _ []string) error {
+		RunE: console.RunE(func(ctx context.Context, _ []string) error {
 			if profile {
 				return a.printAppArmorProfile()
 			}
-			return a.withClient(ctx, func(c *client.Client) error {
+			return a.WithClient(ctx, func(c *client.Client) error {
 				d, err := c.Doctor(ctx)
 				if err != nil {
 					return err
 				}
 				answer := doctorAnswer{Diagnosis: d}
 				answer.Verdict, answer.Next = verdict(d)
-				return a.printAnswer(answer, func(w io.Writer) error {
+				return a.PrintAnswer(answer, func(w io.Writer) error {
 					if err := printDiagnosis(w, d); err != nil {
 						return err
 					}
@@ -64,7 +65,7 @@ func (a *command) printAppArmorProfile() error {
 		return fmt.Errorf("find the file of this program: %w: %w", fault.Of(err), err)
 	}
 	if strings.ContainsAny(path, "\"\\*?[]{}^") {
-		return fmt.Errorf("the path of this program has a character that a profile can't name: %w: %s: move the program", fault.Unsupported, printable(path))
+		return fmt.Errorf("the path of this program has a character that a profile can't name: %w: %s: move the program", fault.Unsupported, console.Printable(path))
 	}
 	_, err = fmt.Fprintf(a.Out, "abi <abi/4.0>,\ninclude <tunables/global>\nprofile croft \"%s\" flags=(unconfined) {\n  userns,\n}\n", path)
 	return err
@@ -88,7 +89,7 @@ func verdict(d client.Diagnosis) (text, next string) {
 			works = &d.Levels[i]
 		}
 		if isDefault && !l.Works {
-			reason = oneLine(l.Reason)
+			reason = console.OneLine(l.Reason)
 		}
 	}
 	switch {
@@ -108,7 +109,7 @@ func verdict(d client.Diagnosis) (text, next string) {
 		why := ""
 		for _, r := range []driver.Resource{driver.ResourceMemory, driver.ResourceCPU, driver.ResourcePIDs} {
 			if l := p.Traits.Limits[r]; !l.Enforced() {
-				unlimited, why = append(unlimited, string(r)), oneLine(l.Reason)
+				unlimited, why = append(unlimited, string(r)), console.OneLine(l.Reason)
 			}
 		}
 		if len(unlimited) > 0 {
@@ -125,20 +126,20 @@ func printDiagnosis(w io.Writer, d client.Diagnosis) error {
 		if !l.Works {
 			works, why = "no", l.Reason
 		}
-		rows = append(rows, []string{string(l.Level), works, oneLine(why)})
+		rows = append(rows, []string{string(l.Level), works, console.OneLine(why)})
 		for _, lack := range l.Lacks {
-			rows = append(rows, []string{"", "", "limitation: " + oneLine(lack)})
+			rows = append(rows, []string{"", "", "limitation: " + console.OneLine(lack)})
 		}
 	}
 	if len(d.Levels) == 0 {
 		rows = append(rows, []string{"none", "yes", "no provider here isolates processes"})
 	}
-	if err := writeTable(w, rows); err != nil {
+	if err := console.WriteTable(w, rows); err != nil {
 		return err
 	}
 	for _, p := range d.Providers {
 		fmt.Fprintf(w, "\nprovider %s\n", p.Kind)
-		if err := writeTable(w, providerDetails(p)); err != nil {
+		if err := console.WriteTable(w, providerDetails(p)); err != nil {
 			return err
 		}
 	}
@@ -148,18 +149,18 @@ func printDiagnosis(w io.Writer, d client.Diagnosis) error {
 // providerDetails are the rows of a provider: what it enforces, or why it does not.
 func providerDetails(p client.ProviderInfo) [][]string {
 	if p.Error != nil {
-		return [][]string{{"  unusable here", oneLine(trimPackages(p.Error.Message))}}
+		return [][]string{{"  unusable here", console.OneLine(console.TrimPackages(p.Error.Message))}}
 	}
 	if p.Traits == nil {
 		return nil
 	}
 	t := p.Traits
 	rows := [][]string{
-		{"  isolation", orDash(string(t.Isolation)), enforcementText(t.IsolatedBy)},
-		{"  network", orDash(string(t.Network)), enforcementText(t.NetworkBy)},
-		{"  survives", orDash(string(t.Durability))},
+		{"  isolation", console.OrDash(string(t.Isolation)), enforcementText(t.IsolatedBy)},
+		{"  network", console.OrDash(string(t.Network)), enforcementText(t.NetworkBy)},
+		{"  survives", console.OrDash(string(t.Durability))},
 		{"  read-only", yesNo(t.ReadOnly.Enforced()), enforcementText(t.ReadOnly)},
-		{"  copy-on-write", orDash(t.CopyOnWrite)},
+		{"  copy-on-write", console.OrDash(t.CopyOnWrite)},
 	}
 	for _, r := range driver.Resources {
 		l := t.Limits[r.Name]
@@ -170,9 +171,9 @@ func providerDetails(p client.ProviderInfo) [][]string {
 
 func enforcementText(e driver.Enforcement) string {
 	if e.Enforced() {
-		return "by " + oneLine(e.By)
+		return "by " + console.OneLine(e.By)
 	}
-	return oneLine(e.Reason)
+	return console.OneLine(e.Reason)
 }
 
 func yesNo(b bool) string {
@@ -181,5 +182,3 @@ func yesNo(b bool) string {
 	}
 	return "no"
 }
-
-func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

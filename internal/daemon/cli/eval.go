@@ -18,6 +18,7 @@ import (
 	"github.com/croft-run/croft/eval/suite"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/daemon/app"
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/internal/daemon/config"
 	"github.com/croft-run/croft/internal/daemon/evals"
 	"github.com/croft-run/croft/internal/host/toolchain"
@@ -35,8 +36,6 @@ func (a *command) evalCommand() *cobra.Command {
 		Long: `Run the cases of a suite on the runners of its configuration, each execution in a fresh
 workspace, and report what the agents did. Suites and configurations are those of skillgym,
 unchanged, or YAML; see docs/eval.md.`,
-		Args: cobra.ArbitraryArgs,
-		RunE: runGroup,
 	}
 	cmd.AddCommand(a.evalRunCommand(), a.evalListCommand(), a.evalRerunCommand(), a.evalDiffCommand(), a.evalExplainCommand(), a.evalSchemaCommand(), a.evalSkillsCommand())
 	return cmd
@@ -54,9 +53,9 @@ type envFlags struct {
 	isolation string
 	allowNet  []string
 	noModel   bool
-	host      hostDirFlags
+	host      console.HostDirFlags
 	tools     string
-	policy    policyFlags
+	policy    console.PolicyFlags
 }
 
 func (p *envFlags) registerFlags(f *pflag.FlagSet) {
@@ -64,9 +63,9 @@ func (p *envFlags) registerFlags(f *pflag.FlagSet) {
 	f.StringVar(&p.isolation, "isolation", "", "minimum level of isolation of the sandbox (default the provider's)")
 	f.StringArrayVar(&p.allowNet, "allow-net", nil, "allow HOST[:PORT] or a named rule such as @npm, besides what the agents' models need; may be given several times")
 	f.BoolVar(&p.noModel, "no-model-net", false, "allow the hosts of the agents' models only if --allow-net or croft.allowNet names them")
-	p.host.registerFlags(f, "", "")
+	p.host.RegisterFlags(f, "", "")
 	f.StringVar(&p.tools, "toolset", "", "also give agents Croft's tools for their workspace, over MCP: default, full, codegen, workspace or both, which are sets of names (default croft.tools, else none)")
-	p.policy.registerLimits(f, " (each workspace)")
+	p.policy.RegisterLimits(f, " (each workspace)")
 }
 
 // apply sets the options of the flags.
@@ -76,7 +75,7 @@ func (p *envFlags) apply(opts *eval.Options) error {
 		flag string
 		dirs []string
 		to   *[]string
-	}{{"--ro", p.host.ro, &opts.Read}, {"--rw", p.host.rw, &opts.Write}} {
+	}{{"--ro", p.host.RO, &opts.Read}, {"--rw", p.host.RW, &opts.Write}} {
 		for _, dir := range x.dirs {
 			abs, err := filepath.Abs(dir)
 			if err == nil {
@@ -88,17 +87,17 @@ func (p *envFlags) apply(opts *eval.Options) error {
 			*x.to = append(*x.to, abs)
 		}
 	}
-	opts.Limits = p.policy.requestedLimits()
+	opts.Limits = p.policy.RequestedLimits()
 	return nil
 }
 
 // withEnvs runs f with opts.Envs set, and closes the environments afterwards. own are the directories
 // of the evaluation, which it may use besides hostRoots.
 func (a *command) withEnvs(ctx context.Context, p *envFlags, cfg *suite.Config, own []string, opts *eval.Options, f func() error) (err error) {
-	if a.server != "" {
+	if a.Server != "" {
 		return fault.Advise(fmt.Errorf("eval: %w: evaluations run on this host", fault.Unsupported), "leave out --server and CROFT_SERVER")
 	}
-	settings, err := a.settings()
+	settings, err := a.Settings()
 	if err != nil {
 		return err
 	}
@@ -111,15 +110,15 @@ func (a *command) withEnvs(ctx context.Context, p *envFlags, cfg *suite.Config, 
 	if cfg.Croft.AllowNet, err = settings.ExpandHosts(cfg.Croft.AllowNet); err != nil {
 		return err
 	}
-	if opts.Toolchains, err = toolchain.Find(toolchain.Options{}, p.host.toolchains...); err != nil {
+	if opts.Toolchains, err = toolchain.Find(toolchain.Options{}, p.host.Toolchains...); err != nil {
 		return err
 	}
 	kind := p.provider
 	if kind == "" {
 		kind = cfg.Croft.Provider
 	}
-	if kind != "" && kind != sandbox.Kind && (len(opts.Write) > 0 || p.host.wantsToolchains()) {
-		return usagef("--rw and --toolchain are for the provider %s", sandbox.Kind)
+	if kind != "" && kind != sandbox.Kind && (len(opts.Write) > 0 || p.host.WantsToolchains()) {
+		return console.Usagef("--rw and --toolchain are for the provider %s", sandbox.Kind)
 	}
 	switch kind {
 	case local.Kind:
@@ -130,7 +129,7 @@ func (a *command) withEnvs(ctx context.Context, p *envFlags, cfg *suite.Config, 
 		return a.withProvider(ctx, kind, opts, f)
 	}
 	requests, inside := new(eval.Requests), &eval.LoopbackServer{Base: evals.LocalURL}
-	sys, err := evals.Open(ctx, evals.Config{Settings: settings, Own: own, Events: requests, LocalHandler: inside.Handler, Log: a.newLogger(slog.LevelError)})
+	sys, err := evals.Open(ctx, evals.Config{Settings: settings, Own: own, Events: requests, LocalHandler: inside.Handler, Log: a.NewLogger(slog.LevelError)})
 	if err != nil {
 		return err
 	}
@@ -143,22 +142,18 @@ func (a *command) withEnvs(ctx context.Context, p *envFlags, cfg *suite.Config, 
 	return f()
 }
 
-// evalLabel marks the workspaces of evaluations with providers other than the
-// sandbox. The next evaluation removes those of a crashed process.
-const evalLabel = "croft-eval"
-
 // withProvider runs f with workspaces of any provider as environments.
 func (a *command) withProvider(ctx context.Context, kind string, opts *eval.Options, f func() error) error {
-	return a.withSystem(ctx, "eval", func(sys *app.System) error {
+	return a.WithSystem(ctx, "eval", func(sys *app.System) error {
 		c := app.NewLocal(sys)
 		if _, err := sys.Mux.Provider(kind); err != nil {
 			return fmt.Errorf("eval: --provider: %w", err)
 		}
-		if _, err := sys.Discard(ctx, evalLabel, nil); err != nil {
-			a.note("croft: remove leftovers of an earlier run: %v", err)
+		if _, err := sys.Discard(ctx, console.EvalLabel, nil); err != nil {
+			a.Note("croft: remove leftovers of an earlier run: %v", err)
 		}
 		opts.Envs = &eval.ProviderEnvs{Provider: kind, OpenWorkspace: func(ctx context.Context, spec workspace.Spec) (*workspace.Workspace, func(context.Context) error, error) {
-			spec.Labels = map[string]string{evalLabel: "true"}
+			spec.Labels = map[string]string{console.EvalLabel: "true"}
 			rec, err := c.CreateWith(ctx, spec, "")
 			if err != nil {
 				return nil, nil, err
@@ -198,7 +193,7 @@ func (a *command) evalTools(p *envFlags, cfg *suite.Config, settings *config.Con
 	if err != nil {
 		return nil, "", err
 	}
-	return evals.Tools{Settings: settings, Toolset: set, Version: version(), Log: a.newLogger(slog.LevelError)}.Serve, name, nil
+	return evals.Tools{Settings: settings, Toolset: set, Version: console.Version(), Log: a.NewLogger(slog.LevelError)}.Serve, name, nil
 }
 
 // A loadedSuite is a suite with its temporary directory, which the configuration, the
@@ -228,7 +223,7 @@ func (a *command) startNodeWithout(ctx context.Context, provider string, start s
 	if provider == "" || provider == sandbox.Kind {
 		return nil, fmt.Errorf("%w (with --provider local Node runs without a sandbox)", err)
 	}
-	a.note("croft: the suite's Node runs without a sandbox: %v", err)
+	a.Note("croft: the suite's Node runs without a sandbox: %v", err)
 	return suite.StartNode(ctx, start)
 }
 
@@ -237,7 +232,7 @@ func (a *command) startSandboxedNode(ctx context.Context, start suite.NodeStart)
 	if _, err := suite.FindNode(); err != nil {
 		return nil, nil, err
 	}
-	settings, err := a.settings()
+	settings, err := a.Settings()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -245,7 +240,7 @@ func (a *command) startSandboxedNode(ctx context.Context, start suite.NodeStart)
 	if err != nil {
 		return nil, nil, err
 	}
-	sys, err := evals.Open(ctx, evals.Config{Settings: settings, Own: own, Log: a.newLogger(slog.LevelError)})
+	sys, err := evals.Open(ctx, evals.Config{Settings: settings, Own: own, Log: a.NewLogger(slog.LevelError)})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -272,7 +267,7 @@ func (a *command) loadSuite(ctx context.Context, path, config, provider string) 
 	l := suite.Loader{TmpDir: tmp, Node: a.nodeStarter(provider)}
 	s, cfg, err := l.LoadBoth(ctx, path, config)
 	if err != nil {
-		return nil, nil, errors.Join(say(err, "croft eval schema suite and croft eval schema config have the keys; "+
+		return nil, nil, errors.Join(console.Say(err, "croft eval schema suite and croft eval schema config have the keys; "+
 			"croft eval skills get core explains how to write a suite"), locktmp.Remove(tmp))
 	}
 	return &loadedSuite{s, tmp}, cfg, nil
@@ -292,7 +287,7 @@ func splitValues(flag string, values, known []string) ([]string, error) {
 				name = strings.TrimSpace(name)
 			}
 			if name == "" {
-				return nil, usagef("CLI option --%s requires non-empty comma-separated values.", flag)
+				return nil, console.Usagef("CLI option --%s requires non-empty comma-separated values.", flag)
 			}
 			list, parts = append(list, name), parts[n:]
 		}
@@ -302,10 +297,10 @@ func splitValues(flag string, values, known []string) ([]string, error) {
 
 // notRun gives an error the exit status of a suite that could not be run.
 func notRun(err error) error {
-	if passed := new(outcome); err == nil || errors.As(err, &passed) || fault.Of(err) == fault.Canceled {
+	if passed := new(console.Outcome); err == nil || errors.As(err, &passed) || fault.Of(err) == fault.Canceled {
 		return err
 	}
-	return &outcome{exitNotRun, err}
+	return &console.Outcome{Status: exitNotRun, Err: err}
 }
 
 // userHome is the directory from which agents get credentials and settings, or "".

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/croft-run/croft/eval"
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 )
 
 func (a *command) evalDiffCommand() *cobra.Command {
@@ -19,7 +20,7 @@ cost of each runner with 95 % confidence intervals (Wilson for rates, bootstrap 
 the executions whose outcome differs. Every session counts, so --repeat narrows the intervals.
 The exit status is 0 even if the runs differ.`,
 		Args: cobra.ExactArgs(2),
-		RunE: run(func(_ context.Context, args []string) error { return notRun(a.evalDiff(args[0], args[1], page)) }),
+		RunE: console.RunE(func(_ context.Context, args []string) error { return notRun(a.evalDiff(args[0], args[1], page)) }),
 	}
 	cmd.Flags().StringVar(&page, "html", "", "also write a page with plots to this file")
 	return cmd
@@ -28,11 +29,11 @@ The exit status is 0 even if the runs differ.`,
 func (a *command) evalDiff(first, second, page string) error {
 	x, err := eval.ReadResult(first)
 	if err != nil {
-		return say(err, giveRuns)
+		return console.Say(err, console.GiveRuns)
 	}
 	y, err := eval.ReadResult(second)
 	if err != nil {
-		return say(err, giveRuns)
+		return console.Say(err, console.GiveRuns)
 	}
 	if page != "" {
 		data, err := eval.ComparisonPage(x, y)
@@ -44,5 +45,5 @@ func (a *command) evalDiff(first, second, page string) error {
 		}
 	}
 	c := eval.Compare(x, y)
-	return a.printAnswer(c, c.Write)
+	return a.PrintAnswer(c, c.Write)
 }

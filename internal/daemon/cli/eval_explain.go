@@ -10,6 +10,7 @@ import (
 
 	"github.com/croft-run/croft/eval"
 	"github.com/croft-run/croft/eval/suite"
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 )
 
 func (a *command) evalExplainCommand() *cobra.Command {
@@ -23,7 +24,7 @@ func (a *command) evalExplainCommand() *cobra.Command {
 and workspace. DIR is the directory of the execution's artifacts, or one above it. Answers are
 stored; --rerun asks again.`,
 		Args: cobra.ExactArgs(1),
-		RunE: run(func(ctx context.Context, args []string) error {
+		RunE: console.RunE(func(ctx context.Context, args []string) error {
 			return notRun(a.evalExplain(ctx, args[0], config, &env, rerun))
 		}),
 	}
@@ -59,8 +60,8 @@ func (a *command) evalExplain(ctx context.Context, dir, config string, env *envF
 		if err != nil {
 			return err
 		}
-		return a.printAnswer(x, func(w io.Writer) error {
-			fmt.Fprintf(w, "%s > %s\n", printable(x.CaseID), x.RunnerID)
+		return a.PrintAnswer(x, func(w io.Writer) error {
+			fmt.Fprintf(w, "%s > %s\n", console.Printable(x.CaseID), x.RunnerID)
 			for _, q := range x.Questions {
 				fmt.Fprintf(w, "\nQ: %s\n", eval.PlainText(q.Question))
 				if q.Error != "" {

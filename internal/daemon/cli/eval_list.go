@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 )
 
 func (a *command) evalListCommand() *cobra.Command {
@@ -15,7 +17,7 @@ func (a *command) evalListCommand() *cobra.Command {
 		Aliases: []string{"ls"},
 		Short:   "List the cases and runners of a suite",
 		Args:    cobra.ExactArgs(1),
-		RunE: run(func(ctx context.Context, args []string) error {
+		RunE: console.RunE(func(ctx context.Context, args []string) error {
 			return notRun(a.evalList(ctx, args[0], config, provider))
 		}),
 	}
@@ -56,19 +58,19 @@ func (a *command) evalList(ctx context.Context, path, config, provider string) e
 	for _, r := range cfg.Runners {
 		l.Runners = append(l.Runners, evalListRunner{r.ID, r.Agent.Type, r.Agent.Model})
 	}
-	return a.printAnswer(l, func(w io.Writer) error {
+	return a.PrintAnswer(l, func(w io.Writer) error {
 		rows := [][]string{{"CASE", "TAGS", "EXPECTED"}}
 		for _, c := range l.Cases {
 			expected := "pass"
 			if c.ExpectedFail {
 				expected = "fail"
 			}
-			rows = append(rows, []string{printable(c.ID), orDash(strings.Join(c.Tags, ",")), expected})
+			rows = append(rows, []string{console.Printable(c.ID), console.OrDash(strings.Join(c.Tags, ",")), expected})
 		}
 		rows = append(rows, []string{}, []string{"RUNNER", "AGENT", "MODEL"})
 		for _, r := range l.Runners {
-			rows = append(rows, []string{printable(r.ID), r.Agent, orDash(r.Model)})
+			rows = append(rows, []string{console.Printable(r.ID), r.Agent, console.OrDash(r.Model)})
 		}
-		return writeTable(w, rows)
+		return console.WriteTable(w, rows)
 	})
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/croft-run/croft/eval/suite"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/internal/testenv"
 )
 
@@ -19,7 +20,7 @@ func TestNodeOnAHostWithoutASandbox(t *testing.T) {
 	start := suite.NodeStart{Args: []string{"-e", "0"}, Tmp: t.TempDir()}
 	for provider, runs := range map[string]bool{"": false, "sandbox": false, "local": true, "docker": true} {
 		var said bytes.Buffer
-		a := &command{Streams: Streams{Err: &said}}
+		a := &command{&console.Console{Streams: console.Streams{Err: &said}}}
 		p, err := a.startNodeWithout(t.Context(), provider, start, lacks)
 		if runs != (err == nil) || runs != strings.Contains(said.String(), "runs without a sandbox: this host isolates nothing") {
 			t.Errorf("provider %q: %v, said %q", provider, err, said.String())

@@ -8,12 +8,14 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 )
 
 // TestOneReporterHasStandardOutput: of several reporters one writes to standard output.
 func TestOneReporterHasStandardOutput(t *testing.T) {
 	var out, errOut bytes.Buffer
-	a := &command{Streams: Streams{Out: &out, Err: &errOut}}
+	a := &command{&console.Console{Streams: console.Streams{Out: &out, Err: &errOut}}}
 	for names, want := range map[string]string{
 		"standard":                  "out",
 		"json":                      "out",

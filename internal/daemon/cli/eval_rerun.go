@@ -9,6 +9,7 @@ import (
 
 	"github.com/croft-run/croft/eval"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 )
 
 func (a *command) evalRerunCommand() *cobra.Command {
@@ -25,7 +26,7 @@ that of croft eval run, and 0 if nothing failed.`,
 	opts.registerFlags(f)
 	f.BoolVar(&all, "all", false, "all executions, not only the failed ones")
 	_ = f.MarkHidden("resume") // it is defined above
-	cmd.RunE = run(func(ctx context.Context, args []string) error {
+	cmd.RunE = console.RunE(func(ctx context.Context, args []string) error {
 		return notRun(a.evalRerun(ctx, args[0], opts, all, f))
 	})
 	return cmd
@@ -38,7 +39,7 @@ func (a *command) evalRerun(ctx context.Context, dir string, o evalRunOptions, a
 	}
 	begun, err := eval.Resumable(dir)
 	if err != nil {
-		return say(err, giveRuns)
+		return console.Say(err, console.GiveRuns)
 	}
 	path, config := begun.Suite, begun.Config
 	if o.config != "" {
@@ -46,7 +47,7 @@ func (a *command) evalRerun(ctx context.Context, dir string, o evalRunOptions, a
 	}
 	was, err := eval.ReadResult(dir)
 	if err != nil {
-		return say(fmt.Errorf("%w: %w", fault.Of(err), err), "continue an interrupted run with croft eval run --resume")
+		return console.Say(fmt.Errorf("%w: %w", fault.Of(err), err), "continue an interrupted run with croft eval run --resume")
 	}
 	type pair struct{ c, r string }
 	again := map[pair]bool{}
@@ -58,7 +59,7 @@ func (a *command) evalRerun(ctx context.Context, dir string, o evalRunOptions, a
 		}
 	}
 	if len(again) == 0 {
-		a.note("nothing failed in %s", dir)
+		a.Note("nothing failed in %s", dir)
 		return nil
 	}
 	opts.Only = func(c, r string) bool { return again[pair{c, r}] }

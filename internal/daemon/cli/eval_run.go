@@ -16,6 +16,7 @@ import (
 
 	"github.com/croft-run/croft/eval"
 	"github.com/croft-run/croft/eval/suite"
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/internal/locktmp"
 )
 
@@ -53,9 +54,9 @@ The exit status is 0 if all cases passed, 1 if cases failed, and 2 if the suite 
 	opts.registerFlags(f)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 && opts.resume == "" {
-			return usagef("no suite: name one, or continue a run with --resume DIR")
+			return console.Usagef("no suite: name one, or continue a run with --resume DIR")
 		}
-		return run(func(ctx context.Context, args []string) error {
+		return console.RunE(func(ctx context.Context, args []string) error {
 			return notRun(a.evalRun(ctx, opts, strings.Join(args, ""), f))
 		})(cmd, args)
 	}
@@ -90,7 +91,7 @@ func (o *evalRunOptions) evalOptions(f *pflag.FlagSet) (*eval.Options, error) {
 	var err error
 	for flag, least := range map[string]int{"max-parallel": 1, "repeat": 1, "repeat-failure": 0, "retry-failed": 0} {
 		if n, err := f.GetInt(flag); f.Changed(flag) && (err != nil || n < least) {
-			return nil, usagef("Invalid config at CLI option --%s: expected integer >= %d", flag, least)
+			return nil, console.Usagef("Invalid config at CLI option --%s: expected integer >= %d", flag, least)
 		}
 	}
 	switch {
@@ -101,7 +102,7 @@ func (o *evalRunOptions) evalOptions(f *pflag.FlagSet) (*eval.Options, error) {
 	}
 	if o.schedule != "" {
 		if e.Schedule, err = eval.ParseSchedule(o.schedule); err != nil {
-			return nil, usagef("Invalid config at CLI option --schedule: expected one of: serial, parallel, isolated-by-runner")
+			return nil, console.Usagef("Invalid config at CLI option --schedule: expected one of: serial, parallel, isolated-by-runner")
 		}
 	}
 	for from, to := range map[*string]*string{&o.cwd: &e.Cwd, &o.outputDir: &e.OutputDir, &o.snapshots: &e.Baselines, &o.record: &e.Record, &o.replay: &e.Replay} {
@@ -123,7 +124,7 @@ func (a *command) evalRun(ctx context.Context, o evalRunOptions, path string, f 
 	if o.resume != "" {
 		begun, err := eval.Resumable(o.resume)
 		if err != nil {
-			return say(err, giveRuns)
+			return console.Say(err, console.GiveRuns)
 		}
 		if path == "" {
 			path = begun.Suite
@@ -157,7 +158,7 @@ func (o *evalRunOptions) applyResumed(made *eval.RunSettings, opts *eval.Options
 			*x.to = *x.from
 		}
 	}
-	for flag, x := range map[string]struct{ to, from *[]string }{"allow-net": {&opts.AllowNet, &made.AllowNet}, "ro": {&opts.Read, &made.Read}, "rw": {&opts.Write, &made.Write}, "toolchain": {&o.env.host.toolchains, &made.Toolchains}} {
+	for flag, x := range map[string]struct{ to, from *[]string }{"allow-net": {&opts.AllowNet, &made.AllowNet}, "ro": {&opts.Read, &made.Read}, "rw": {&opts.Write, &made.Write}, "toolchain": {&o.env.host.Toolchains, &made.Toolchains}} {
 		if !f.Changed(flag) {
 			*x.to = *x.from
 		}
@@ -198,7 +199,7 @@ func (a *command) runSuite(ctx context.Context, s *loadedSuite, cfg *suite.Confi
 	if err := o.setFilters(s.Suite, cfg, opts); err != nil {
 		return err
 	}
-	opts.Note = func(format string, args ...any) { a.note("%s", eval.PlainText(fmt.Sprintf(format, args...))) }
+	opts.Note = func(format string, args ...any) { a.Note("%s", eval.PlainText(fmt.Sprintf(format, args...))) }
 	opts.Tmp = s.tmp
 	closeAll, err := a.openReporters(ctx, o, cfg, opts)
 	if err != nil {
@@ -222,7 +223,7 @@ func (a *command) runSuite(ctx context.Context, s *loadedSuite, cfg *suite.Confi
 			return err
 		}
 		if !res.Passed() {
-			return &outcome{status: exitCasesFailed}
+			return &console.Outcome{Status: exitCasesFailed}
 		}
 		return nil
 	})
@@ -248,7 +249,7 @@ func (a *command) reporterStreams(names []string) ([]io.Writer, error) {
 		case strings.Contains(name, "=") && !isReporterModule(name): // a file
 		case slices.Contains([]string{"json", "json-summary", "junit", "markdown"}, name):
 			if data != "" {
-				return nil, usagef("CLI option --reporter: %s and %s both write to standard output: give one a file, as in %s=FILE", data, name, name)
+				return nil, console.Usagef("CLI option --reporter: %s and %s both write to standard output: give one a file, as in %s=FILE", data, name, name)
 			}
 			first, data = i, name
 		case first < 0 || data == "" && name == "html" && names[first] == "standard":
@@ -274,7 +275,7 @@ func (a *command) openReporters(ctx context.Context, o *evalRunOptions, cfg *sui
 	}
 	if len(names) == 0 {
 		names = []string{"standard"}
-		if a.json {
+		if a.JSON {
 			names = []string{"json"}
 		}
 	}
@@ -291,9 +292,9 @@ func (a *command) openReporters(ctx context.Context, o *evalRunOptions, cfg *sui
 		return closeAll, err
 	}
 	for i, name := range names {
-		_, live := terminalFile(streams[i])
+		_, live := console.TerminalFile(streams[i])
 		opts.Interactive = opts.Interactive || live
-		rc := eval.ReporterConfig{Out: streams[i], Interactive: live, Colour: useColour(streams[i]), Width: a.terminalSize().Cols, Summary: os.Getenv("GITHUB_STEP_SUMMARY")}
+		rc := eval.ReporterConfig{Out: streams[i], Interactive: live, Colour: console.UseColour(streams[i]), Width: a.TerminalSize().Cols, Summary: os.Getenv("GITHUB_STEP_SUMMARY")}
 		kind, file, toFile := strings.Cut(name, "=")
 		if isReporterModule(name) {
 			m, err := eval.NewModule(ctx, suite.Loader{Node: a.nodeStarter(o.env.provider)}, name, streams[i])

@@ -18,6 +18,7 @@ import (
 	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/daemon/app"
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 )
 
 type eventsOptions struct {
@@ -36,7 +37,7 @@ func (a *command) eventsCommand() *cobra.Command {
 Without --server it is read from the data directory, to which all programs write; with --server
 it is what the daemon has in memory. --json prints one event per line.`,
 		Args: cobra.NoArgs,
-		RunE: run(func(ctx context.Context, _ []string) error { return a.printEvents(ctx, opts) }),
+		RunE: console.RunE(func(ctx context.Context, _ []string) error { return a.printEvents(ctx, opts) }),
 	}
 	f := cmd.Flags()
 	f.BoolVarP(&opts.follow, "follow", "f", false, "print new events until Ctrl-C")
@@ -48,9 +49,9 @@ it is what the daemon has in memory. --json prints one event per line.`,
 
 func (a *command) printEvents(ctx context.Context, opts eventsOptions) error {
 	if opts.lines < 0 {
-		return usagef("--lines %d: give a number of events, at least 0; 0 is all", opts.lines)
+		return console.Usagef("--lines %d: give a number of events, at least 0; 0 is all", opts.lines)
 	}
-	if a.server != "" {
+	if a.Server != "" {
 		return a.serverEvents(ctx, opts)
 	}
 	filter := event.Filter{}
@@ -60,7 +61,7 @@ func (a *command) printEvents(ctx context.Context, opts eventsOptions) error {
 	if err := filter.Check(); err != nil {
 		return err
 	}
-	err := a.withClient(ctx, func(c *client.Client) error {
+	err := a.WithClient(ctx, func(c *client.Client) error {
 		if opts.workspace == "" {
 			return nil
 		}
@@ -71,7 +72,7 @@ func (a *command) printEvents(ctx context.Context, opts eventsOptions) error {
 	if err != nil {
 		return err
 	}
-	settings, err := a.settings()
+	settings, err := a.Settings()
 	if err != nil {
 		return err
 	}
@@ -83,7 +84,7 @@ func (a *command) printEvents(ctx context.Context, opts eventsOptions) error {
 }
 
 func (a *command) serverEvents(ctx context.Context, opts eventsOptions) error {
-	c, err := a.remoteClient()
+	c, err := a.RemoteClient()
 	if err != nil {
 		return err
 	}
@@ -132,7 +133,7 @@ func (a *command) fileEvents(ctx context.Context, path string, filter event.Filt
 	for e, err := range event.ReadFiles(path) {
 		switch {
 		case errors.As(err, &bad):
-			a.note("croft: %v", err)
+			a.Note("croft: %v", err)
 		case err != nil:
 			return err
 		default:
@@ -158,7 +159,7 @@ func (a *command) fileEvents(ctx context.Context, path string, filter event.Filt
 
 // printEvent prints one event on one line.
 func (a *command) printEvent(e event.Event) error {
-	if a.json {
+	if a.JSON {
 		_, err := fmt.Fprintf(a.Out, "%s\n", event.Marshal(e))
 		return err
 	}
@@ -172,12 +173,12 @@ func (a *command) printEvent(e event.Event) error {
 		fields = append(fields, "tenant="+fieldText(e.Tenant))
 	}
 	slices.Sort(fields)
-	_, err := fmt.Fprintf(a.Out, "%s %s %s %s\n", e.Time.UTC().Format("2006-01-02T15:04:05.000Z"), orDash(e.Workspace), e.Kind, strings.Join(fields, " "))
+	_, err := fmt.Fprintf(a.Out, "%s %s %s %s\n", e.Time.UTC().Format("2006-01-02T15:04:05.000Z"), console.OrDash(e.Workspace), e.Kind, strings.Join(fields, " "))
 	return err
 }
 
 func fieldText(v any) string {
-	text := printable(fmt.Sprint(v))
+	text := console.Printable(fmt.Sprint(v))
 	if strings.ContainsAny(text, " ") && !strings.HasPrefix(text, `"`) {
 		return fmt.Sprintf("%q", text)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/internal/daemon/work"
 )
 
@@ -95,7 +96,7 @@ func walkFlags(cmd *cobra.Command, f func(*cobra.Command, *pflag.Flag)) {
 // TestOneMeaningPerFlag: a flag has the same help in all commands, or one meaning that the
 // table has.
 func TestOneMeaningPerFlag(t *testing.T) {
-	root := new(command).rootCommand()
+	root := Commands()
 	first := map[string]*pflag.Flag{}
 	short := map[string]string{}
 	differ := map[string]bool{}
@@ -137,7 +138,7 @@ func TestOneMeaningPerFlag(t *testing.T) {
 // TestOtherNamesAreNoneOfOurs: a word of another program that Croft has itself needs no
 // answer, and the answers name commands and flags that exist.
 func TestOtherNamesAreNoneOfOurs(t *testing.T) {
-	root := new(command).rootCommand()
+	root := Commands()
 	root.InitDefaultHelpCmd()
 	exists := func(words []string) bool {
 		cmd, rest, err := root.Find(words)
@@ -160,14 +161,14 @@ func TestOtherNamesAreNoneOfOurs(t *testing.T) {
 			}
 		}
 	}
-	for key, use := range otherCommands {
+	for key, use := range console.OtherCommands {
 		words := strings.Fields(key)[1:]
 		if cmd, rest, err := root.Find(words); err == nil && len(rest) == 0 {
 			t.Errorf("%q is a command: %s", key, cmd.CommandPath())
 		}
 		check(use)
 	}
-	for key, use := range otherFlags {
+	for key, use := range console.OtherFlags {
 		flag, path, found := strings.Cut(key, " ")
 		check(use)
 		if !found {
@@ -187,7 +188,7 @@ func TestOtherNamesAreNoneOfOurs(t *testing.T) {
 
 // TestGroupsNameCommands: every name of a group is a command.
 func TestGroupsNameCommands(t *testing.T) {
-	root := new(command).rootCommand()
+	root := Commands()
 	ws, _, _ := root.Find([]string{"ws"})
 	for cmd, groups := range map[*cobra.Command][]commandGroup{root: rootGroups, ws: wsGroups} {
 		var names []string

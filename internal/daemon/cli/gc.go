@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/croft-run/croft/internal/daemon/app"
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/internal/daemon/gc"
 )
 
@@ -31,9 +32,9 @@ at the age snapshots.maxAge of the configuration, 30 days by default, and those 
 snapshots.removedAge, 7 days, unless a workspace started from them. Those that you took or named stay, and so do
 templates: croft snapshot rm and prune remove them. What stays is said on standard error, and until when.`,
 		Args: cobra.NoArgs,
-		RunE: run(func(ctx context.Context, _ []string) error {
-			return a.withSystem(ctx, "gc removes leftovers", func(s *app.System) error {
-				runs := a.sweepRuns(ctx)
+		RunE: console.RunE(func(ctx context.Context, _ []string) error {
+			return a.WithSystem(ctx, "gc removes leftovers", func(s *app.System) error {
+				runs := a.SweepRuns(ctx)
 				forks, err := s.Discard(ctx, app.MCPLabel, nil)
 				if err != nil {
 					return err
@@ -42,15 +43,15 @@ templates: croft snapshot rm and prune remove them. What stays is said on standa
 				if out.Collected, err = s.GC.Collect(ctx); err != nil {
 					return err
 				}
-				return a.printAnswer(out, func(w io.Writer) error {
+				return a.PrintAnswer(out, func(w io.Writer) error {
 					lines := out.lines()
 					if len(lines) == 0 {
-						a.note("croft: nothing to remove on this host")
+						a.Note("croft: nothing to remove on this host")
 					}
 					for _, k := range out.Kept {
-						a.note("croft: kept %s", keptText(k))
+						a.Note("croft: kept %s", keptText(k))
 					}
-					return writeLines(w, lines)
+					return console.WriteLines(w, lines)
 				})
 			})
 		}),
@@ -61,10 +62,10 @@ templates: croft snapshot rm and prune remove them. What stays is said on standa
 func (g *gcAnswer) lines() []string {
 	var lines []string
 	if n := len(g.Workspaces); n > 0 {
-		lines = append(lines, fmt.Sprintf("removed %s of killed processes", countText(n, "temporary workspace")))
+		lines = append(lines, fmt.Sprintf("removed %s of killed processes", console.CountText(n, "temporary workspace")))
 	}
 	if n := len(g.Directories); n > 0 {
-		lines = append(lines, fmt.Sprintf("removed %s of workspaces without a record", countText(n, "directory")))
+		lines = append(lines, fmt.Sprintf("removed %s of workspaces without a record", console.CountText(n, "directory")))
 	}
 	if g.Backup {
 		lines = append(lines, "removed what a killed backup left")
@@ -74,36 +75,25 @@ func (g *gcAnswer) lines() []string {
 		if c.Volume {
 			what = "volume"
 		}
-		lines = append(lines, fmt.Sprintf("removed %s %s, of %s in %s", what, c.Name, c.Workspace, printable(c.Root)))
+		lines = append(lines, fmt.Sprintf("removed %s %s, of %s in %s", what, c.Name, c.Workspace, console.Printable(c.Root)))
 	}
 	if n := len(g.Snapshots); n > 0 {
-		lines = append(lines, fmt.Sprintf("removed %s that had been taken automatically", countText(n, "snapshot")))
+		lines = append(lines, fmt.Sprintf("removed %s that had been taken automatically", console.CountText(n, "snapshot")))
 	}
 	if g.Unused > 0 {
-		lines = append(lines, fmt.Sprintf("removed %s of caches and of tests of container engines", countText(g.Unused, "old file")))
+		lines = append(lines, fmt.Sprintf("removed %s of caches and of tests of container engines", console.CountText(g.Unused, "old file")))
 	}
 	return lines
 }
 
-// housekeep removes, once a day, what has expired in the data directory: who works with croft work
-// alone has no server that does so.
-func (a *command) housekeep(ctx context.Context) {
-	if a.system == nil || ctx.Err() != nil {
-		return
-	}
-	if err := a.system.GC.Housekeep(ctx); err != nil {
-		a.note("croft: remove expired snapshots: %v", err)
-	}
-}
-
 // keptText says which snapshots stay, why, and until when.
 func keptText(k gc.KeptSnapshots) string {
-	count := countText(k.Count, "snapshot")
+	count := console.CountText(k.Count, "snapshot")
 	until := func(key string) string {
 		if k.Until.IsZero() {
 			return fmt.Sprintf("for ever: %s is 0s", key)
 		}
-		return fmt.Sprintf("the first until %s: %s", timeText(k.Until), key)
+		return fmt.Sprintf("the first until %s: %s", console.TimeText(k.Until), key)
 	}
 	switch k.Why {
 	case gc.KeptOfRemoved:

@@ -2,10 +2,8 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -13,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/croft-run/croft/internal/daemon/app"
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/internal/daemon/images"
 )
 
@@ -23,25 +22,9 @@ func (a *command) imageCommand() *cobra.Command {
 		Long: `Manage the images of this host's container engine, for workspaces of the provider docker
 (croft ws open --provider docker --options '{"image":"NAME"}'). The default image is
 debian:stable-slim.`,
-		Args: cobra.ArbitraryArgs,
-		RunE: runGroup,
 	}
 	cmd.AddCommand(a.imageListCommand(), a.imageImportCommand(), a.imageRmCommand())
 	return cmd
-}
-
-// withSystem runs f on the data directory of this host.
-func (a *command) withSystem(ctx context.Context, what string, f func(s *app.System) error) (err error) {
-	if a.server != "" {
-		return usagef("%s of this host: run it where the server is, without --server", what)
-	}
-	sys, err := a.openSystem(ctx, app.Config{Operator: true, NoProjects: a.noProjects, Log: a.newLogger(slog.LevelError)})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, sys.Close(ctx)) }()
-	a.system = sys
-	return f(sys)
 }
 
 const imagesOf = "image manages the container engine"
@@ -49,13 +32,13 @@ const imagesOf = "image manages the container engine"
 func (a *command) imageListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List the images that have names", Args: cobra.NoArgs,
-		RunE: run(func(ctx context.Context, _ []string) error {
-			return a.withSystem(ctx, imagesOf, func(s *app.System) error {
+		RunE: console.RunE(func(ctx context.Context, _ []string) error {
+			return a.WithSystem(ctx, imagesOf, func(s *app.System) error {
 				list, err := s.Images.List(ctx)
 				if err != nil {
 					return err
 				}
-				return a.printAnswer(list, func(w io.Writer) error { return writeTable(w, imageRows(list), "CREATED", "BYTES") })
+				return a.PrintAnswer(list, func(w io.Writer) error { return console.WriteTable(w, imageRows(list), "CREATED", "BYTES") })
 			})
 		}),
 	}
@@ -66,7 +49,7 @@ func imageRows(list []images.Image) [][]string {
 	for _, img := range list {
 		id := strings.TrimPrefix(img.ID, "sha256:")
 		for _, name := range img.Names {
-			rows = append(rows, []string{printable(name), timeText(img.Created), strconv.FormatInt(img.Size, 10), id[:min(12, len(id))]})
+			rows = append(rows, []string{console.Printable(name), console.TimeText(img.Created), strconv.FormatInt(img.Size, 10), id[:min(12, len(id))]})
 		}
 	}
 	return rows
@@ -85,9 +68,9 @@ No registry is needed, unless a Dockerfile names an image that is missing.`,
   croft image import tools:1 ./Dockerfile
   croft image import app:1 --template app`,
 		Args: cobra.RangeArgs(1, 2),
-		RunE: run(func(ctx context.Context, args []string) error {
+		RunE: console.RunE(func(ctx context.Context, args []string) error {
 			if (len(args) == 2) == (from.Template != "") {
-				return usagef("give either the path of an image or Dockerfile, or --template")
+				return console.Usagef("give either the path of an image or Dockerfile, or --template")
 			}
 			if len(args) == 2 {
 				var err error
@@ -95,14 +78,14 @@ No registry is needed, unless a Dockerfile names an image that is missing.`,
 					return err
 				}
 			}
-			return a.withSystem(ctx, imagesOf, func(s *app.System) error {
-				_, stop := a.startProgress("importing the image")
+			return a.WithSystem(ctx, imagesOf, func(s *app.System) error {
+				_, stop := a.StartProgress("importing the image")
 				err := s.Images.Import(ctx, from, args[0])
 				stop()
 				if err != nil {
 					return err
 				}
-				return a.printAnswer(map[string]string{"imported": args[0]}, func(w io.Writer) error {
+				return a.PrintAnswer(map[string]string{"imported": args[0]}, func(w io.Writer) error {
 					_, err := fmt.Fprintln(w, args[0])
 					return err
 				})
@@ -116,12 +99,12 @@ No registry is needed, unless a Dockerfile names an image that is missing.`,
 func (a *command) imageRmCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "rm NAME", Short: "Remove a name of an image; the last name removes the image", Args: cobra.ExactArgs(1),
-		RunE: run(func(ctx context.Context, args []string) error {
-			return a.withSystem(ctx, imagesOf, func(s *app.System) error {
+		RunE: console.RunE(func(ctx context.Context, args []string) error {
+			return a.WithSystem(ctx, imagesOf, func(s *app.System) error {
 				if err := s.Images.Remove(ctx, args[0]); err != nil {
 					return err
 				}
-				return a.printJSONOnly(map[string]string{"removed": args[0]})
+				return a.PrintJSONOnly(map[string]string{"removed": args[0]})
 			})
 		}),
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/croft-run/croft/client"
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/internal/suggest"
 )
 
@@ -20,8 +21,6 @@ func (a *command) keyCommand() *cobra.Command {
 workspaces, snapshots, templates and artifacts only, and has a scope: read, run (read, and change
 workspaces) or admin (run, and manage the tenant's keys and templates). Keys are in the store of the
 data directory; with --server they are those of that server, which needs a key with scope admin.`,
-		Args: cobra.ArbitraryArgs,
-		RunE: runGroup,
 	}
 	cmd.AddCommand(a.keyCreateCommand(), a.keyListCommand(), a.keyRotateCommand(), a.keyRevokeCommand())
 	return cmd
@@ -39,11 +38,11 @@ all tenants, as the server's token does.`,
 		Example: `  croft key create --tenant team-a --scope run --expires 90d
   croft key create --tenant team-a --scope admin --name "team lead" --server https://croft.example`,
 		Args: cobra.NoArgs,
-		RunE: run(func(ctx context.Context, _ []string) error {
+		RunE: console.RunE(func(ctx context.Context, _ []string) error {
 			if err := checkExpires(k.Expires); err != nil {
 				return err
 			}
-			return a.withClient(ctx, func(c *client.Client) error {
+			return a.WithClient(ctx, func(c *client.Client) error {
 				known, unknown := c.Tenants(ctx) // the key is made without them, too
 				made, err := c.CreateKey(ctx, k)
 				if err != nil {
@@ -74,7 +73,7 @@ func (a *command) noteNewTenant(tenant string, known []client.Tenant) {
 		}
 		names = append(names, t.Tenant)
 	}
-	a.note("croft: tenant %s is new: no key, workspace or entry of croft.yaml has it%s", tenant, suggest.Hint(tenant, names))
+	a.Note("croft: tenant %s is new: no key, workspace or entry of croft.yaml has it%s", tenant, suggest.Hint(tenant, names))
 }
 
 func registerExpires(stringVar func(*string, string, string, string), value *string, absent string) {
@@ -86,19 +85,19 @@ func checkExpires(text string) error {
 		return nil
 	}
 	if _, err := client.ParseAge(text); err != nil {
-		return usagef("--expires %q: give a positive duration such as 90d or 12h", text)
+		return console.Usagef("--expires %q: give a positive duration such as 90d or 12h", text)
 	}
 	return nil
 }
 
 // printNewKey prints the text of a key alone, so that a script can take it.
 func (a *command) printNewKey(k client.NewKey) error {
-	return a.printAnswer(k, func(w io.Writer) error {
+	return a.PrintAnswer(k, func(w io.Writer) error {
 		expires := "never expires"
 		if !k.ExpiresAt.IsZero() {
-			expires = "expires " + timeText(k.ExpiresAt)
+			expires = "expires " + console.TimeText(k.ExpiresAt)
 		}
-		a.note("%s, tenant %s, scope %s, %s; the key is shown this once", k.ID, orDash(k.Tenant), k.Scope, expires)
+		a.Note("%s, tenant %s, scope %s, %s; the key is shown this once", k.ID, console.OrDash(k.Tenant), k.Scope, expires)
 		_, err := fmt.Fprintln(w, k.Text)
 		return err
 	})
@@ -107,18 +106,18 @@ func (a *command) printNewKey(k client.NewKey) error {
 func (a *command) keyListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List the API keys", Args: cobra.NoArgs,
-		RunE: run(func(ctx context.Context, _ []string) error {
-			return a.withClient(ctx, func(c *client.Client) error {
+		RunE: console.RunE(func(ctx context.Context, _ []string) error {
+			return a.WithClient(ctx, func(c *client.Client) error {
 				list, err := c.Keys(ctx)
 				if err != nil {
 					return err
 				}
-				return a.printAnswer(list, func(w io.Writer) error {
+				return a.PrintAnswer(list, func(w io.Writer) error {
 					rows := [][]string{{"ID", "TENANT", "SCOPE", "STATE", "EXPIRES", "LAST USED", "NAME"}}
 					for _, k := range list {
-						rows = append(rows, []string{k.ID, orDash(k.Tenant), k.Scope, keyState(k, time.Now()), timeText(k.ExpiresAt), timeText(k.LastUsed), orDash(k.Name)})
+						rows = append(rows, []string{k.ID, console.OrDash(k.Tenant), k.Scope, keyState(k, time.Now()), console.TimeText(k.ExpiresAt), console.TimeText(k.LastUsed), console.OrDash(k.Name)})
 					}
-					return writeTable(w, rows, "LAST USED", "EXPIRES", "TENANT")
+					return console.WriteTable(w, rows, "LAST USED", "EXPIRES", "TENANT")
 				})
 			})
 		}),
@@ -142,14 +141,14 @@ func (a *command) keyRotateCommand() *cobra.Command {
 		Long: `Give an API key a new text and print it. The previous text is refused at once or, with --overlap,
 after that time, in which clients change over. The text before the previous one is refused.`,
 		Example: `  croft key rotate key-k3m5n2x7qa4z --overlap 1h`,
-		RunE: run(func(ctx context.Context, args []string) error {
+		RunE: console.RunE(func(ctx context.Context, args []string) error {
 			if err := checkExpires(r.Expires); err != nil {
 				return err
 			}
 			if _, err := client.ParseAge(r.Overlap); r.Overlap != "" && err != nil {
-				return usagef("--overlap %q: give a positive duration such as 1h or 7d", r.Overlap)
+				return console.Usagef("--overlap %q: give a positive duration such as 1h or 7d", r.Overlap)
 			}
-			return a.withClient(ctx, func(c *client.Client) error {
+			return a.WithClient(ctx, func(c *client.Client) error {
 				made, err := c.RotateKey(ctx, args[0], r)
 				if err != nil {
 					return err
@@ -166,13 +165,13 @@ after that time, in which clients change over. The text before the previous one 
 func (a *command) keyRevokeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "revoke ID", Short: "Revoke an API key for good", Args: cobra.ExactArgs(1),
-		RunE: run(func(ctx context.Context, args []string) error {
-			return a.withClient(ctx, func(c *client.Client) error {
+		RunE: console.RunE(func(ctx context.Context, args []string) error {
+			return a.WithClient(ctx, func(c *client.Client) error {
 				k, err := c.RevokeKey(ctx, args[0])
 				if err != nil {
 					return err
 				}
-				return a.printAnswer(k, func(w io.Writer) error {
+				return a.PrintAnswer(k, func(w io.Writer) error {
 					_, err := fmt.Fprintln(w, "revoked", k.ID)
 					return err
 				})

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/croft-run/croft/eval"
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/internal/daemon/config"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
@@ -28,16 +29,16 @@ func TestEveryLimitHasAFlag(t *testing.T) {
 			t.Fatal(err)
 		}
 		want[r.Name] = driver.Limit{Max: n}
-		args = append(args, "--"+limitFlagName(r), text)
+		args = append(args, "--"+console.LimitFlagName(r), text)
 	}
-	var p policyFlags
+	var p console.PolicyFlags
 	f := pflag.NewFlagSet("open", pflag.ContinueOnError)
-	p.registerFlags(f)
+	p.RegisterFlags(f)
 	if err := f.Parse(args); err != nil {
 		t.Fatal(err)
 	}
 	var spec workspace.Spec
-	if err := p.apply(&spec, false); err != nil {
+	if err := p.Apply(&spec, false); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, spec.Policy.Limits); diff != "" {
@@ -59,7 +60,7 @@ func TestEveryLimitHasAFlag(t *testing.T) {
 	if err := f.Parse([]string{args[0], "0"}); err != nil {
 		t.Fatal(err)
 	}
-	if got := place.policy.requestedLimits()[driver.Resources[0].Name]; got.Max != 0 {
+	if got := place.policy.RequestedLimits()[driver.Resources[0].Name]; got.Max != 0 {
 		t.Errorf("a limit of 0 is %+v, want none", got)
 	}
 }
@@ -79,7 +80,7 @@ func TestLimitsAreDocumented(t *testing.T) {
 	}
 	var rows []string
 	for _, r := range driver.Resources {
-		rows = append(rows, fmt.Sprintf("| `--%s %s` | %s | `%s`, in JSON %s | %s |", limitFlagName(r), config.Example(r.Unit), r.Doc, r.Name, inJSON(r.Unit), r.Beyond))
+		rows = append(rows, fmt.Sprintf("| `--%s %s` | %s | `%s`, in JSON %s | %s |", console.LimitFlagName(r), config.Example(r.Unit), r.Doc, r.Name, inJSON(r.Unit), r.Beyond))
 	}
 	want := strings.Join(rows, "\n")
 	if flag.Lookup("update").Value.String() == "true" { // which the tests of scripts define

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/internal/paths"
 	"github.com/croft-run/croft/prepare/bootstrap"
 	"github.com/croft-run/croft/prepare/stage"
@@ -38,7 +39,7 @@ directories of the configuration.
 The steps that were done are printed even if one fails.`,
 		Example: "  croft prep prep.yaml --workspace demo --dry-run\n  croft prep prep.yaml --workspace demo",
 		Args:    cobra.ExactArgs(1),
-		RunE: run(func(ctx context.Context, args []string) error {
+		RunE: console.RunE(func(ctx context.Context, args []string) error {
 			opts.file = args[0]
 			return a.runPrep(ctx, opts)
 		}),
@@ -50,13 +51,13 @@ The steps that were done are printed even if one fails.`,
 
 func (a *command) runPrep(ctx context.Context, opts prepOptions) error {
 	if opts.workspace == "" {
-		return usagef("--workspace is required: give the name of a workspace, such as: croft prep %s --workspace demo", opts.file)
+		return console.Usagef("--workspace is required: give the name of a workspace, such as: croft prep %s --workspace demo", opts.file)
 	}
 	text, dir, err := a.readSpec(opts.file)
 	if err != nil {
 		return err
 	}
-	settings, err := a.settings()
+	settings, err := a.Settings()
 	if err != nil {
 		return err
 	}
@@ -74,21 +75,21 @@ func (a *command) runPrep(ctx context.Context, opts prepOptions) error {
 		if opts.dryRun {
 			do = r.Plan
 		}
-		_, stop := a.startProgress("preparing")
+		_, stop := a.StartProgress("preparing")
 		report, err := do(ctx, spec)
 		stop()
 		for _, w := range report.Warnings {
-			a.note("warning: %s", w)
+			a.Note("warning: %s", w)
 		}
 		if err != nil && len(report.Steps) == 0 {
 			return err
 		}
-		return errors.Join(err, a.printAnswer(report, func(w io.Writer) error {
+		return errors.Join(err, a.PrintAnswer(report, func(w io.Writer) error {
 			var rows [][]string
 			for _, s := range report.Steps {
-				rows = append(rows, []string{string(s.Action), s.Kind, printable(s.Key), printable(s.Reason)})
+				rows = append(rows, []string{string(s.Action), s.Kind, console.Printable(s.Key), console.Printable(s.Reason)})
 			}
-			return writeTable(w, rows)
+			return console.WriteTable(w, rows)
 		}))
 	})
 }
@@ -139,7 +140,7 @@ func (a *command) readSpec(file string) (text []byte, dir string, err error) {
 		return text, dir, err
 	}
 	if text, err = os.ReadFile(file); err != nil {
-		return nil, "", hostError("read", file, err)
+		return nil, "", console.HostError("read", file, err)
 	}
 	dir, err = filepath.Abs(filepath.Dir(file))
 	return text, dir, err
@@ -148,11 +149,11 @@ func (a *command) readSpec(file string) (text []byte, dir string, err error) {
 // withStage runs f with the stage of a workspace and a context with its artifacts.
 // Staging metadata and artifacts are where the workspace is.
 func (a *command) withStage(ctx context.Context, name string, f func(ctx context.Context, st *stage.Stage) error) error {
-	settings, err := a.settings()
+	settings, err := a.Settings()
 	if err != nil {
 		return err
 	}
-	return a.withAttached(ctx, name, func(c workspaces, ws *workspace.Workspace) error {
+	return a.WithAttached(ctx, name, func(c console.Workspaces, ws *workspace.Workspace) error {
 		all, err := c.API(ctx)
 		if err != nil {
 			return err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/internal/profile"
 )
 
@@ -22,7 +23,7 @@ func (a *command) profileCommand() *cobra.Command {
 build, test and lint them, each with the file that it was found in. For a workspace, see croft ws
 profile.`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: run(func(_ context.Context, args []string) error {
+		RunE: console.RunE(func(_ context.Context, args []string) error {
 			dir := "."
 			if len(args) == 1 {
 				dir = args[0]
@@ -35,7 +36,7 @@ profile.`,
 func (a *command) printDirProfile(dir string) error {
 	info, err := os.Stat(dir)
 	if err != nil {
-		return hostError("profile", dir, err)
+		return console.HostError("profile", dir, err)
 	}
 	if !info.IsDir() {
 		return fmt.Errorf("profile %s: %w: it is not a directory", dir, fault.InvalidArgument)
@@ -49,12 +50,12 @@ func (a *command) printDirProfile(dir string) error {
 	if err != nil {
 		return err
 	}
-	settings, err := a.settings()
+	settings, err := a.Settings()
 	if err != nil {
 		return err
 	}
 	p = p.With(settings.CommandsOf())
-	return a.printAnswer(p, func(w io.Writer) error { return a.printProfile(w, p) })
+	return a.PrintAnswer(p, func(w io.Writer) error { return a.printProfile(w, p) })
 }
 
 func (a *command) wsProfileCommand() *cobra.Command {
@@ -62,8 +63,8 @@ func (a *command) wsProfileCommand() *cobra.Command {
 		Use:   "profile NAME",
 		Short: "Detect the projects in a workspace, and their commands",
 		Args:  cobra.ExactArgs(1),
-		RunE: run(func(ctx context.Context, args []string) error {
-			return a.withClient(ctx, func(c *client.Client) error {
+		RunE: console.RunE(func(ctx context.Context, args []string) error {
+			return a.WithClient(ctx, func(c *client.Client) error {
 				data, err := c.Profile(ctx, args[0])
 				if err != nil {
 					return err
@@ -72,7 +73,7 @@ func (a *command) wsProfileCommand() *cobra.Command {
 				if err := json.Unmarshal(data, &p); err != nil {
 					return fmt.Errorf("profile %s: %w: %w", args[0], fault.Unavailable, err)
 				}
-				return a.printAnswer(data, func(w io.Writer) error { return a.printProfile(w, p) })
+				return a.PrintAnswer(data, func(w io.Writer) error { return a.printProfile(w, p) })
 			})
 		}),
 	}
@@ -80,15 +81,15 @@ func (a *command) wsProfileCommand() *cobra.Command {
 
 func (a *command) printProfile(w io.Writer, p profile.Profile) error {
 	if len(p.Projects) == 0 {
-		a.note("no project found")
+		a.Note("no project found")
 	}
 	for i, q := range p.Projects {
 		if i > 0 {
 			fmt.Fprintln(w)
 		}
-		rows := [][]string{{"project", printable(q.Dir)}, {"ecosystem", string(q.Ecosystem), printable(q.Proof)}}
+		rows := [][]string{{"project", console.Printable(q.Dir)}, {"ecosystem", string(q.Ecosystem), console.Printable(q.Proof)}}
 		if q.PackageManager != "" {
-			rows = append(rows, []string{"manager", q.PackageManager, printable(q.PackageManagerProof)})
+			rows = append(rows, []string{"manager", q.PackageManager, console.Printable(q.PackageManagerProof)})
 		}
 		for _, c := range []struct {
 			name    string
@@ -98,18 +99,18 @@ func (a *command) printProfile(w io.Writer, p profile.Profile) error {
 			{"typecheck", q.Typecheck}, {"test", q.Test}, {"scoped test", q.ScopedTest},
 		} {
 			if !c.command.IsZero() {
-				rows = append(rows, []string{c.name, printable(c.command.String()), printable(c.command.Proof)})
+				rows = append(rows, []string{c.name, console.Printable(c.command.String()), console.Printable(c.command.Proof)})
 			}
 		}
-		if err := writeTable(w, rows); err != nil {
+		if err := console.WriteTable(w, rows); err != nil {
 			return err
 		}
 		for _, warning := range q.Warnings {
-			a.note("warning: %s", warning)
+			a.Note("warning: %s", warning)
 		}
 	}
 	for _, warning := range p.Warnings {
-		a.note("warning: %s", warning)
+		a.Note("warning: %s", warning)
 	}
 	return nil
 }

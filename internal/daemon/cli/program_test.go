@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 )
 
 // TestProgramPath: what is printed for another terminal calls this very program.
@@ -32,7 +34,7 @@ func TestProgramPath(t *testing.T) {
 		{"croft", other, self},
 	} {
 		t.Setenv("PATH", tt.path)
-		a := &command{program: tt.program}
+		a := &command{&console.Console{Program: tt.program}}
 		if got := a.programPath(); got != tt.want {
 			t.Errorf("started as %s with PATH=%s: %q, want %q", tt.program, tt.path, got, tt.want)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -19,8 +20,6 @@ func (a *command) providerCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "provider",
 		Short: "List the kinds of workspaces",
-		Args:  cobra.ArbitraryArgs,
-		RunE:  runGroup,
 	}
 	cmd.AddCommand(a.providerListCommand(), a.providerShowCommand())
 	return cmd
@@ -32,13 +31,13 @@ func (a *command) providerListCommand() *cobra.Command {
 		Aliases: []string{"ls"},
 		Short:   "List providers and what the host supports, tested by trying",
 		Args:    cobra.NoArgs,
-		RunE: run(func(ctx context.Context, _ []string) error {
-			return a.withClient(ctx, func(c *client.Client) error {
+		RunE: console.RunE(func(ctx context.Context, _ []string) error {
+			return a.WithClient(ctx, func(c *client.Client) error {
 				list, err := c.Providers(ctx)
 				if err != nil {
 					return err
 				}
-				return a.printAnswer(list, func(w io.Writer) error { return printProviders(w, list) })
+				return a.PrintAnswer(list, func(w io.Writer) error { return printProviders(w, list) })
 			})
 		}),
 	}
@@ -52,19 +51,19 @@ func printProviders(w io.Writer, list []client.ProviderInfo) error {
 	for _, p := range list {
 		switch {
 		case p.Error != nil:
-			unusable = append(unusable, []string{p.Kind, "unusable: " + trimPackages(p.Error.Message)})
+			unusable = append(unusable, []string{p.Kind, "unusable: " + console.TrimPackages(p.Error.Message)})
 		case p.Traits != nil:
-			rows = append(rows, []string{p.Kind, orDash(string(p.Traits.Isolation)), orDash(string(p.Traits.Network)),
-				orDash(string(p.Traits.Durability)), strconv.FormatBool(p.Traits.InPlace), orDash(enforcedLimits(p.Traits.Limits))})
+			rows = append(rows, []string{p.Kind, console.OrDash(string(p.Traits.Isolation)), console.OrDash(string(p.Traits.Network)),
+				console.OrDash(string(p.Traits.Durability)), strconv.FormatBool(p.Traits.InPlace), console.OrDash(enforcedLimits(p.Traits.Limits))})
 		}
 	}
-	if err := writeTable(w, rows, "IN PLACE", "SURVIVES", "NETWORK"); err != nil || len(unusable) == 0 {
+	if err := console.WriteTable(w, rows, "IN PLACE", "SURVIVES", "NETWORK"); err != nil || len(unusable) == 0 {
 		return err
 	}
 	if _, err := fmt.Fprintln(w); err != nil {
 		return err
 	}
-	return writeTable(w, unusable)
+	return console.WriteTable(w, unusable)
 }
 
 // enforcedLimits names the limits that are enforced.
@@ -83,8 +82,8 @@ func (a *command) providerShowCommand() *cobra.Command {
 		Use:   "show KIND",
 		Short: "Show the traits of a provider, and what enforces them",
 		Args:  cobra.ExactArgs(1),
-		RunE: run(func(ctx context.Context, args []string) error {
-			return a.withClient(ctx, func(c *client.Client) error {
+		RunE: console.RunE(func(ctx context.Context, args []string) error {
+			return a.WithClient(ctx, func(c *client.Client) error {
 				list, err := c.Providers(ctx)
 				if err != nil {
 					return err
@@ -97,7 +96,7 @@ func (a *command) providerShowCommand() *cobra.Command {
 					}
 					return fault.Advise(fmt.Errorf("provider %.80q: %w", args[0], fault.NotFound), "the providers are %s", strings.Join(kinds, ", "))
 				}
-				return a.printAnswer(list[i], func(w io.Writer) error { return writeTable(w, traitRows(list[i])) })
+				return a.PrintAnswer(list[i], func(w io.Writer) error { return console.WriteTable(w, traitRows(list[i])) })
 			})
 		}),
 	}
@@ -107,12 +106,12 @@ func (a *command) providerShowCommand() *cobra.Command {
 func traitRows(p client.ProviderInfo) [][]string {
 	rows := [][]string{{"kind", p.Kind}}
 	if p.Error != nil {
-		return append(rows, []string{"unusable", trimPackages(p.Error.Message)})
+		return append(rows, []string{"unusable", console.TrimPackages(p.Error.Message)})
 	}
 	t := p.Traits
 	rows = append(rows,
-		[]string{"isolation", orDash(string(t.Isolation)), enforcementReason(t.IsolatedBy)},
-		[]string{"network", orDash(string(t.Network)), enforcementReason(t.NetworkBy)},
+		[]string{"isolation", console.OrDash(string(t.Isolation)), enforcementReason(t.IsolatedBy)},
+		[]string{"network", console.OrDash(string(t.Network)), enforcementReason(t.NetworkBy)},
 		[]string{"read-only", strconv.FormatBool(t.ReadOnly.Enforced()), enforcementReason(t.ReadOnly)},
 	)
 	for _, r := range driver.Resources {
@@ -120,9 +119,9 @@ func traitRows(p client.ProviderInfo) [][]string {
 		rows = append(rows, []string{"limit " + string(r.Name), strconv.FormatBool(l.Enforced()), enforcementReason(l)})
 	}
 	return append(rows,
-		[]string{"survives", orDash(string(t.Durability))},
+		[]string{"survives", console.OrDash(string(t.Durability))},
 		[]string{"in place", strconv.FormatBool(t.InPlace)},
-		[]string{"copy on write", orDash(t.CopyOnWrite)},
+		[]string{"copy on write", console.OrDash(t.CopyOnWrite)},
 	)
 }
 

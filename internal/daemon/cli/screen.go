@@ -16,6 +16,7 @@ import (
 	"golang.org/x/text/width"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -33,7 +34,7 @@ type screenView interface {
 // hasScreen reports whether there is a terminal for a screenView.
 func (a *command) hasScreen() bool {
 	kind := os.Getenv("TERM")
-	return a.onTerminal() && !a.json && kind != "" && kind != "dumb"
+	return a.OnTerminal() && !a.JSON && kind != "" && kind != "dumb"
 }
 
 // Control sequences (ECMA-48, and the private modes of xterm).
@@ -50,7 +51,7 @@ const (
 // terminal's size, and each value of wake. It restores the terminal when v leaves, when ctx
 // ends, after a signal and after a panic.
 func (a *command) showScreen(ctx context.Context, v screenView, wake <-chan struct{}) error {
-	in, _ := terminalFile(a.In)
+	in, _ := console.TerminalFile(a.In)
 	old, err := term.MakeRaw(int(in.Fd()))
 	if err != nil {
 		return err
@@ -60,7 +61,7 @@ func (a *command) showScreen(ctx context.Context, v screenView, wake <-chan stru
 	ctx, cancel := signal.NotifyContext(ctx, syscall.SIGHUP, syscall.SIGQUIT) // the others end ctx already
 	defer cancel()
 	sizes := make(chan os.Signal, 1)
-	notifySize(sizes)
+	console.NotifySize(sizes)
 	defer signal.Stop(sizes)
 	keys := make(chan []byte)
 	// A blocked read of the terminal can't be interrupted: it ends with the program.
@@ -84,7 +85,7 @@ func (a *command) showScreen(ctx context.Context, v screenView, wake <-chan stru
 	for {
 		// Each line is erased before it is written: after a line of the whole width the cursor
 		// is on its last column.
-		text := "\x1b[H\x1b[K" + strings.Join(v.frame(a.terminalSize()), "\r\n\x1b[K")
+		text := "\x1b[H\x1b[K" + strings.Join(v.frame(a.TerminalSize()), "\r\n\x1b[K")
 		if _, err := io.WriteString(a.Out, text); err != nil {
 			return err
 		}

@@ -10,9 +10,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/internal/daemon/setup"
 	"github.com/croft-run/croft/internal/suggest"
 	"github.com/croft-run/croft/internal/textdiff"
@@ -53,10 +53,10 @@ is kept beside it, as FILE.croft-backup. Without a terminal nothing is changed w
 A file that can't be parsed is left as it is.`,
 		Example: "  croft setup\n  croft setup claude --yes\n  croft setup --undo",
 		Args:    cobra.ArbitraryArgs,
-		RunE:    run(func(_ context.Context, args []string) error { return a.setup(args, opts) }),
+		RunE:    console.RunE(func(_ context.Context, args []string) error { return a.setup(args, opts) }),
 	}
 	f := cmd.Flags()
-	registerYes(f, &opts.yes)
+	console.RegisterYes(f, &opts.yes)
 	f.BoolVar(&opts.undo, "undo", false, "remove the server again; a file that has not changed since becomes that of before")
 	return cmd
 }
@@ -77,14 +77,14 @@ func (a *command) setup(names []string, opts setupOptions) error {
 		}
 		results = append(results, r)
 	}
-	err = a.printAnswer(results, func(w io.Writer) error {
+	err = a.PrintAnswer(results, func(w io.Writer) error {
 		for _, r := range results {
 			text := r.State
 			if r.Backup != "" {
 				text += "; the file of before is " + r.Backup
 			}
 			if r.State != setupFailed { // the error says it
-				fmt.Fprintf(w, "%s: %s: %s\n", r.Agent, printable(r.File), printable(text))
+				fmt.Fprintf(w, "%s: %s: %s\n", r.Agent, console.Printable(r.File), console.Printable(text))
 			}
 		}
 		return nil
@@ -117,7 +117,7 @@ func (a *command) setupAgents(names []string, undo bool) ([]setup.Agent, error) 
 		if len(installed) == 0 {
 			err := fmt.Errorf("setup: %w: no agent is installed; looked for %s, on PATH and by their configuration below %s",
 				fault.NotFound, strings.Join(known, ", "), home)
-			return nil, say(err, "install one, or add the server by hand: croft mcp --dir DIR")
+			return nil, console.Say(err, "install one, or add the server by hand: croft mcp --dir DIR")
 		}
 		return installed, nil
 	}
@@ -125,7 +125,7 @@ func (a *command) setupAgents(names []string, undo bool) ([]setup.Agent, error) 
 	for _, name := range names {
 		agent, ok := byName[name]
 		if !ok {
-			return nil, usagef("setup: there is no agent %q; the agents are %s%s", name, strings.Join(known, ", "), suggest.Hint(name, known))
+			return nil, console.Usagef("setup: there is no agent %q; the agents are %s%s", name, strings.Join(known, ", "), suggest.Hint(name, known))
 		}
 		list = append(list, agent)
 	}
@@ -144,10 +144,10 @@ func (a *command) setupAgent(agent setup.Agent, opts setupOptions, in *bufio.Rea
 		return r, err
 	}
 	r.File, r.Diff = change.File, textdiff.Unified(strings.TrimPrefix(change.File, "/"), change.Before, change.After, 3)
-	if !a.json {
+	if !a.JSON {
 		fmt.Fprintf(a.Err, "%s\n", printableLines(r.Diff))
 	}
-	if !opts.yes && !a.confirm(fmt.Sprintf("%s %s?", verb, agent.Title), in) {
+	if !opts.yes && !a.Confirm(fmt.Sprintf("%s %s?", verb, agent.Title), in) {
 		r.State = setupDeclined
 		return r, nil
 	}
@@ -158,29 +158,13 @@ func (a *command) setupAgent(agent setup.Agent, opts setupOptions, in *bufio.Rea
 	return r, nil
 }
 
-// registerYes adds the flag that answers the question of confirm.
-func registerYes(f *pflag.FlagSet, yes *bool) {
-	f.BoolVarP(yes, "yes", "y", false, "do it without asking")
-}
-
-// confirm asks a question on the terminal. Without one the answer is no.
-func (a *command) confirm(question string, in *bufio.Reader) bool {
-	if !a.onTerminal() {
-		a.note("%s Nothing is changed: there is no terminal to ask on; --yes says yes.", question)
-		return false
-	}
-	fmt.Fprintf(a.Err, "%s [y/N] ", question)
-	line, _ := in.ReadString('\n') // at the end of the input the answer is no
-	return strings.HasPrefix(strings.ToLower(strings.TrimSpace(line)), "y")
-}
-
 // printableLines is printable for a text of several lines.
 func printableLines(text string) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
 		tabs := strings.Split(line, "\t")
 		for j, part := range tabs {
-			tabs[j] = printable(part)
+			tabs[j] = console.Printable(part)
 		}
 		lines[i] = strings.Join(tabs, "\t")
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -19,8 +20,6 @@ func (a *command) snapshotCommand() *cobra.Command {
 		Use:   "snapshot",
 		Short: "Manage the snapshot store",
 		Long:  "Manage the snapshot store. Snapshots outlive their workspaces. croft ws snapshot takes one.",
-		Args:  cobra.ArbitraryArgs,
-		RunE:  runGroup,
 	}
 	cmd.AddCommand(a.snapshotListCommand(), a.snapshotPruneCommand(), a.snapshotGCCommand(), a.snapshotFsckCommand(), a.snapshotExportCommand(), a.snapshotImportCommand(), a.snapshotRmCommand())
 	return cmd
@@ -32,13 +31,13 @@ func (a *command) snapshotListCommand() *cobra.Command {
 		Aliases: []string{"ls"},
 		Short:   "List all snapshots, those of destroyed workspaces included, newest first",
 		Args:    cobra.NoArgs,
-		RunE: run(func(ctx context.Context, _ []string) error {
-			return a.withClient(ctx, func(c *client.Client) error {
+		RunE: console.RunE(func(ctx context.Context, _ []string) error {
+			return a.WithClient(ctx, func(c *client.Client) error {
 				list, err := c.Snapshots(ctx)
 				if err != nil {
 					return err
 				}
-				return a.printAnswer(list, func(w io.Writer) error { return writeSnapshots(w, list) })
+				return a.PrintAnswer(list, func(w io.Writer) error { return writeSnapshots(w, list) })
 			})
 		}),
 	}
@@ -55,12 +54,12 @@ workspace, --max-age the younger ones. With both, a snapshot stays if either rul
 the origins of existing workspaces always stay. Run croft snapshot gc to free the disk space.`,
 		Example: "  croft snapshot prune --keep 20 --max-age 168h && croft snapshot gc",
 		Args:    cobra.NoArgs,
-		RunE: run(func(ctx context.Context, _ []string) error {
+		RunE: console.RunE(func(ctx context.Context, _ []string) error {
 			if r.Keep < 0 || maxAge < 0 {
-				return usagef("--keep and --max-age must not be negative")
+				return console.Usagef("--keep and --max-age must not be negative")
 			}
 			if r.Keep == 0 && maxAge == 0 {
-				return usagef("no rule: give --keep N, --max-age AGE, or both")
+				return console.Usagef("no rule: give --keep N, --max-age AGE, or both")
 			}
 			if maxAge > 0 {
 				r.MaxAge = maxAge.String()
@@ -76,7 +75,7 @@ the origins of existing workspaces always stay. Run croft snapshot gc to free th
 }
 
 func (a *command) snapshotPrune(ctx context.Context, r client.Retention) error {
-	return a.withClient(ctx, func(c *client.Client) error {
+	return a.WithClient(ctx, func(c *client.Client) error {
 		if r.Workspace != "" {
 			ws, err := c.Show(ctx, r.Workspace)
 			switch {
@@ -90,7 +89,7 @@ func (a *command) snapshotPrune(ctx context.Context, r client.Retention) error {
 		if err != nil {
 			return err
 		}
-		return a.printAnswer(gone, func(w io.Writer) error {
+		return a.PrintAnswer(gone, func(w io.Writer) error {
 			for _, s := range gone {
 				if _, err := fmt.Fprintln(w, s.ID); err != nil {
 					return err
@@ -106,15 +105,15 @@ func (a *command) snapshotGCCommand() *cobra.Command {
 		Use:   "gc",
 		Short: "Remove unused objects from the store",
 		Args:  cobra.NoArgs,
-		RunE: run(func(ctx context.Context, _ []string) error {
-			return a.withClient(ctx, func(c *client.Client) error {
-				_, stop := a.startProgress("collecting garbage")
+		RunE: console.RunE(func(ctx context.Context, _ []string) error {
+			return a.WithClient(ctx, func(c *client.Client) error {
+				_, stop := a.StartProgress("collecting garbage")
 				res, err := c.GCSnapshots(ctx)
 				stop()
 				if err != nil {
 					return err
 				}
-				return a.printAnswer(res, func(w io.Writer) error {
+				return a.PrintAnswer(res, func(w io.Writer) error {
 					_, err := fmt.Fprintf(w, "%d snapshots need %d objects; removed %d packs, wrote %d anew, freed %d bytes\n",
 						res.Snapshots, res.Objects, res.Removed, res.Rewritten, res.Freed)
 					return err
@@ -131,15 +130,15 @@ func (a *command) snapshotFsckCommand() *cobra.Command {
 		Long: `Read and verify the whole store. Damaged and missing objects are listed, with the snapshots that
 can't be restored without them. Nothing is changed.`,
 		Args: cobra.NoArgs,
-		RunE: run(func(ctx context.Context, _ []string) error {
-			return a.withClient(ctx, func(c *client.Client) error {
-				_, stop := a.startProgress("reading the store")
+		RunE: console.RunE(func(ctx context.Context, _ []string) error {
+			return a.WithClient(ctx, func(c *client.Client) error {
+				_, stop := a.StartProgress("reading the store")
 				report, err := c.CheckSnapshots(ctx)
 				stop()
 				if err != nil {
 					return err
 				}
-				if err := a.printAnswer(report, func(w io.Writer) error { return writeReport(w, report) }); err != nil || report.OK() {
+				if err := a.PrintAnswer(report, func(w io.Writer) error { return writeReport(w, report) }); err != nil || report.OK() {
 					return err
 				}
 				return fmt.Errorf("snapshot fsck: %w: %d problems", fault.Failed, len(report.Problems))
@@ -177,9 +176,9 @@ Files that usually contain credentials, such as .env, .netrc and private keys, a
 error, since others may read the bucket. --credentials includes them.`,
 		Example: "  croft snapshot export ID --bucket file:///srv/snapshots",
 		Args:    cobra.ExactArgs(1),
-		RunE: run(func(ctx context.Context, args []string) error {
+		RunE: console.RunE(func(ctx context.Context, args []string) error {
 			if to == "" {
-				return usagef("--bucket is required: give the URL of a bucket, such as file:///srv/snapshots")
+				return console.Usagef("--bucket is required: give the URL of a bucket, such as file:///srv/snapshots")
 			}
 			return a.snapshotExport(ctx, args[0], to, credentials)
 		}),
@@ -190,15 +189,15 @@ error, since others may read the bucket. --credentials includes them.`,
 }
 
 func (a *command) snapshotExport(ctx context.Context, id, to string, credentials bool) error {
-	return a.withClient(ctx, func(c *client.Client) error {
-		_, stop := a.startProgress("copying to the bucket")
+	return a.WithClient(ctx, func(c *client.Client) error {
+		_, stop := a.StartProgress("copying to the bucket")
 		res, err := c.ExportSnapshot(ctx, id, to, credentials)
 		stop()
 		if err != nil {
 			return err
 		}
 		a.noteCredentials(res.LeftOut)
-		return a.printAnswer(res, func(w io.Writer) error {
+		return a.PrintAnswer(res, func(w io.Writer) error {
 			_, err := fmt.Fprintln(w, res.Snapshot.ID)
 			return err
 		})
@@ -212,9 +211,9 @@ func (a *command) noteCredentials(list []string) {
 	}
 	names := make([]string, len(list))
 	for i, name := range list {
-		names[i] = printable(name)
+		names[i] = console.Printable(name)
 	}
-	a.note("left out, since they usually contain credentials (--credentials includes them): %s", strings.Join(names, ", "))
+	a.Note("left out, since they usually contain credentials (--credentials includes them): %s", strings.Join(names, ", "))
 }
 
 func (a *command) snapshotImportCommand() *cobra.Command {
@@ -227,9 +226,9 @@ id here. Without SNAPSHOT, list the snapshots of the bucket. The URL is as for c
 		Example: "  croft snapshot import --bucket file:///srv/snapshots\n  croft snapshot import ID --bucket file:///srv/snapshots\n" +
 			"  croft template create back --snapshot ID && croft ws open again --template back",
 		Args: cobra.MaximumNArgs(1),
-		RunE: run(func(ctx context.Context, args []string) error {
+		RunE: console.RunE(func(ctx context.Context, args []string) error {
 			if from == "" {
-				return usagef("--bucket is required: give the URL of a bucket, such as file:///srv/snapshots")
+				return console.Usagef("--bucket is required: give the URL of a bucket, such as file:///srv/snapshots")
 			}
 			return a.snapshotImport(ctx, args, from)
 		}),
@@ -239,18 +238,18 @@ id here. Without SNAPSHOT, list the snapshots of the bucket. The URL is as for c
 }
 
 func (a *command) snapshotImport(ctx context.Context, ids []string, from string) error {
-	return a.withClient(ctx, func(c *client.Client) error {
+	return a.WithClient(ctx, func(c *client.Client) error {
 		id := strings.Join(ids, "")
-		_, stop := a.startProgress("copying from the bucket")
+		_, stop := a.StartProgress("copying from the bucket")
 		list, err := c.ImportSnapshot(ctx, id, from)
 		stop()
 		if err != nil {
 			return err
 		}
 		if id == "" {
-			return a.printAnswer(list, func(w io.Writer) error { return writeSnapshots(w, list) })
+			return a.PrintAnswer(list, func(w io.Writer) error { return writeSnapshots(w, list) })
 		}
-		return a.printAnswer(list[0], func(w io.Writer) error {
+		return a.PrintAnswer(list[0], func(w io.Writer) error {
 			_, err := fmt.Fprintln(w, list[0].ID)
 			return err
 		})
@@ -264,14 +263,14 @@ func (a *command) snapshotRmCommand() *cobra.Command {
 		Long: `Delete snapshots by id, those of destroyed workspaces included. A template and the origin of an existing
 workspace are refused. Run croft snapshot gc to free the disk space.`,
 		Args: cobra.MinimumNArgs(1),
-		RunE: run(func(ctx context.Context, ids []string) error {
-			return a.withClient(ctx, func(c *client.Client) error {
+		RunE: console.RunE(func(ctx context.Context, ids []string) error {
+			return a.WithClient(ctx, func(c *client.Client) error {
 				for _, id := range ids {
 					if err := c.ForgetSnapshot(ctx, id); err != nil {
 						return err
 					}
 				}
-				return a.printAnswer(map[string][]string{"removed": ids}, func(w io.Writer) error {
+				return a.PrintAnswer(map[string][]string{"removed": ids}, func(w io.Writer) error {
 					_, err := fmt.Fprintln(w, "removed", strings.Join(ids, ", "))
 					return err
 				})

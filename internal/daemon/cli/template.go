@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/croft-run/croft/client"
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 )
 
 func (a *command) templateCommand() *cobra.Command {
@@ -21,8 +21,6 @@ func (a *command) templateCommand() *cobra.Command {
 		Long: `Manage templates, from which workspaces start. A template never changes. Any number of
 workspaces start from it (croft ws open --template NAME, croft run --template NAME); in the sandbox
 they share its files, copy-on-write.`,
-		Args: cobra.ArbitraryArgs,
-		RunE: runGroup,
 	}
 	cmd.AddCommand(a.templateCreateCommand(), a.templateListCommand(), a.templateShowCommand(), a.templateRmCommand())
 	return cmd
@@ -40,7 +38,7 @@ from a repository the files of one commit are read, without hooks and filters.`,
   croft template create debian --image debian:stable-slim
   croft template create tools --image ./tools.tar`,
 		Args: cobra.ExactArgs(1),
-		RunE: run(func(ctx context.Context, args []string) error {
+		RunE: console.RunE(func(ctx context.Context, args []string) error {
 			t.Name = args[0]
 			return a.templateCreate(ctx, t)
 		}),
@@ -58,63 +56,54 @@ from a repository the files of one commit are read, without hooks and filters.`,
 
 func (a *command) templateCreate(ctx context.Context, t client.TemplateRequest) error {
 	if t.Dir+t.Snapshot+t.Git+t.Image == "" {
-		return usagef("no source: give one of --dir DIR, --snapshot ID, --repo DIR and --image IMAGE")
+		return console.Usagef("no source: give one of --dir DIR, --snapshot ID, --repo DIR and --image IMAGE")
 	}
 	paths := []*string{&t.Dir, &t.Git}
-	if isPath(t.Image) {
+	if console.IsPath(t.Image) {
 		paths = append(paths, &t.Image)
 	}
 	for _, p := range paths {
-		if *p == "" || p == &t.Git && strings.Contains(*p, ":") && !isPath(*p) {
+		if *p == "" || p == &t.Git && strings.Contains(*p, ":") && !console.IsPath(*p) {
 			continue // not a path; the server refuses it
 		}
-		if a.server != "" && !filepath.IsAbs(*p) {
-			return usagef("%s is relative: with --server, give a path of the server's host from its root", *p)
+		if a.Server != "" && !filepath.IsAbs(*p) {
+			return console.Usagef("%s is relative: with --server, give a path of the server's host from its root", *p)
 		}
 		var err error
 		if *p, err = filepath.Abs(*p); err != nil {
 			return err
 		}
 	}
-	return a.withClient(ctx, func(c *client.Client) error {
-		_, stop := a.startProgress("making the template")
+	return a.WithClient(ctx, func(c *client.Client) error {
+		_, stop := a.StartProgress("making the template")
 		made, err := c.CreateTemplate(ctx, t)
 		stop()
 		if err != nil {
 			return err
 		}
 		a.noteCredentials(made.LeftOut)
-		return a.printAnswer(made, func(w io.Writer) error {
+		return a.PrintAnswer(made, func(w io.Writer) error {
 			_, err := fmt.Fprintln(w, made.Name)
 			return err
 		})
 	})
 }
 
-// isPath reports whether s is written as a path, or is an existing file.
-func isPath(s string) bool {
-	if filepath.IsAbs(s) || strings.HasPrefix(s, "./") || strings.HasPrefix(s, "../") || s == "." || s == ".." {
-		return true
-	}
-	_, err := os.Stat(s)
-	return s != "" && err == nil
-}
-
 func (a *command) templateListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List the templates", Args: cobra.NoArgs,
-		RunE: run(func(ctx context.Context, _ []string) error {
-			return a.withClient(ctx, func(c *client.Client) error {
+		RunE: console.RunE(func(ctx context.Context, _ []string) error {
+			return a.WithClient(ctx, func(c *client.Client) error {
 				list, err := c.Templates(ctx)
 				if err != nil {
 					return err
 				}
-				return a.printAnswer(list, func(w io.Writer) error {
+				return a.PrintAnswer(list, func(w io.Writer) error {
 					rows := [][]string{{"NAME", "CREATED", "FILES", "BYTES", "SOURCE"}}
 					for _, t := range list {
-						rows = append(rows, []string{t.Name, timeText(t.Created), strconv.FormatInt(t.Files, 10), strconv.FormatInt(t.Bytes, 10), printable(t.Source)})
+						rows = append(rows, []string{t.Name, console.TimeText(t.Created), strconv.FormatInt(t.Files, 10), strconv.FormatInt(t.Bytes, 10), console.Printable(t.Source)})
 					}
-					return writeTable(w, rows, "FILES", "BYTES", "CREATED")
+					return console.WriteTable(w, rows, "FILES", "BYTES", "CREATED")
 				})
 			})
 		}),
@@ -124,15 +113,15 @@ func (a *command) templateListCommand() *cobra.Command {
 func (a *command) templateShowCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "show NAME", Short: "Describe a template", Args: cobra.ExactArgs(1),
-		RunE: run(func(ctx context.Context, args []string) error {
-			return a.withClient(ctx, func(c *client.Client) error {
+		RunE: console.RunE(func(ctx context.Context, args []string) error {
+			return a.WithClient(ctx, func(c *client.Client) error {
 				t, err := c.Template(ctx, args[0])
 				if err != nil {
 					return err
 				}
-				return a.printAnswer(t, func(w io.Writer) error {
-					return writeTable(w, [][]string{
-						{"name", t.Name}, {"snapshot", t.Snapshot}, {"source", printable(t.Source)}, {"created", timeText(t.Created)},
+				return a.PrintAnswer(t, func(w io.Writer) error {
+					return console.WriteTable(w, [][]string{
+						{"name", t.Name}, {"snapshot", t.Snapshot}, {"source", console.Printable(t.Source)}, {"created", console.TimeText(t.Created)},
 						{"files", strconv.FormatInt(t.Files, 10)}, {"bytes", strconv.FormatInt(t.Bytes, 10)}, {"digest", t.Digest},
 					})
 				})
@@ -144,12 +133,12 @@ func (a *command) templateShowCommand() *cobra.Command {
 func (a *command) templateRmCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "rm NAME", Short: "Delete a template; workspaces that started from it stay", Args: cobra.ExactArgs(1),
-		RunE: run(func(ctx context.Context, args []string) error {
-			return a.withClient(ctx, func(c *client.Client) error {
+		RunE: console.RunE(func(ctx context.Context, args []string) error {
+			return a.WithClient(ctx, func(c *client.Client) error {
 				if err := c.DeleteTemplate(ctx, args[0]); err != nil {
 					return err
 				}
-				return a.printRemoved(args[0])
+				return a.PrintRemoved(args[0])
 			})
 		}),
 	}

@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 )
 
 // A transfer counts what a put or a get copied. An entry that can't be copied is left
@@ -20,7 +21,7 @@ type transfer struct {
 	done transferAnswer
 	code fault.Code // of the first entry that was left out
 
-	progress *progressLine // nil if none is shown
+	progress *console.ProgressLine // nil if none is shown
 }
 
 // follow returns a reader that shows in the progress how much of a file was read.
@@ -34,7 +35,7 @@ func (t *transfer) follow(body io.Reader) io.Reader {
 // A fileCounter shows how many files and bytes were copied, with those of one file that are
 // written to it.
 type fileCounter struct {
-	progress *progressLine
+	progress *console.ProgressLine
 	files    int
 	bytes    int64
 }
@@ -42,7 +43,7 @@ type fileCounter struct {
 // Write counts the bytes.
 func (c *fileCounter) Write(data []byte) (int, error) {
 	c.bytes += int64(len(data))
-	c.progress.set(c.files, c.bytes)
+	c.progress.Set(c.files, c.bytes)
 	return len(data), nil
 }
 
@@ -75,13 +76,13 @@ func (t *transfer) recordEntry(ctx context.Context, path string, err error) erro
 	code := fault.Of(err)
 	full := errors.Is(err, syscall.ENOSPC) // what was written of the file is removed again: a smaller one may fit
 	if ctx.Err() != nil || !isEntryError(code) && !full {
-		return fmt.Errorf("%s: %w", printable(path), err)
+		return fmt.Errorf("%s: %w", console.Printable(path), err)
 	}
 	var inner *fs.PathError
 	if errors.As(err, &inner) {
 		err = inner.Err // path is more complete
 	}
-	t.a.note("croft: left out %s: %v", printable(path), err)
+	t.a.Note("croft: left out %s: %v", console.Printable(path), err)
 	if t.code == "" {
 		t.code = code
 	}
@@ -106,33 +107,20 @@ func (t *transfer) finish(err error) error {
 	if err != nil && d.Files+d.Dirs+d.Symlinks == 0 && len(d.LeftOut) == 0 {
 		return err // nothing was copied
 	}
-	t.a.note("%s %s, %s, %s, %s", t.verb, countText(d.Files, "file"), countText(d.Dirs, "directory"), countText(d.Symlinks, "symlink"), countText(d.Bytes, "byte"))
+	t.a.Note("%s %s, %s, %s, %s", t.verb, console.CountText(d.Files, "file"), console.CountText(d.Dirs, "directory"), console.CountText(d.Symlinks, "symlink"), console.CountText(d.Bytes, "byte"))
 	t.a.noteCredentials(d.Credentials)
 	if d.BrokeLinks > 0 {
-		t.a.note("hard links broken: %s", countText(d.BrokeLinks, "file"))
+		t.a.Note("hard links broken: %s", console.CountText(d.BrokeLinks, "file"))
 	}
-	if t.a.json {
-		err = errors.Join(err, t.a.printAnswer(d, nil))
+	if t.a.JSON {
+		err = errors.Join(err, t.a.PrintAnswer(d, nil))
 	}
 	if err == nil && len(d.LeftOut) > 0 {
 		all := d.Files + d.Dirs + d.Symlinks + len(d.LeftOut)
-		err = fmt.Errorf("%w: left out %d of %s", t.code, len(d.LeftOut), countText(all, "entry"))
+		err = fmt.Errorf("%w: left out %d of %s", t.code, len(d.LeftOut), console.CountText(all, "entry"))
 	}
 	return err
 }
 
 // hostPath returns the path of an entry of the host.
 func hostPath(dir, name string) string { return filepath.Join(dir, filepath.FromSlash(name)) }
-
-// hostError gives an error of the host's files its code.
-func hostError(verb, name string, err error) error {
-	var coded fault.Code
-	if err == nil || errors.As(err, &coded) {
-		return err
-	}
-	var inner *fs.PathError
-	if errors.As(err, &inner) {
-		err = inner.Err
-	}
-	return fmt.Errorf("%s %s: %w: %w", verb, printable(name), fault.Of(err), err)
-}

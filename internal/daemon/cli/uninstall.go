@@ -22,6 +22,7 @@ import (
 	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/daemon/app"
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/internal/daemon/config"
 	"github.com/croft-run/croft/internal/daemon/datadir"
 	"github.com/croft-run/croft/internal/daemon/setup"
@@ -61,18 +62,18 @@ database, in a bucket or on a machine of the provider ssh stay; they are listed 
 The changes of croft work that you have not applied are in the data directory: they are lost.`,
 		Example: "  croft uninstall --dry-run\n  croft uninstall --yes\n  croft uninstall --yes --keep-data",
 		Args:    cobra.NoArgs,
-		RunE: run(func(ctx context.Context, _ []string) error {
+		RunE: console.RunE(func(ctx context.Context, _ []string) error {
 			if yes && dryRun {
-				return usagef("uninstall: --yes and --dry-run exclude each other")
+				return console.Usagef("uninstall: --yes and --dry-run exclude each other")
 			}
-			if a.server != "" {
-				return usagef("uninstall removes Croft from this host: run it where the server is, without --server")
+			if a.Server != "" {
+				return console.Usagef("uninstall removes Croft from this host: run it where the server is, without --server")
 			}
 			return a.uninstall(ctx, yes, keepData)
 		}),
 	}
 	f := cmd.Flags()
-	registerYes(f, &yes)
+	console.RegisterYes(f, &yes)
 	f.BoolVar(&dryRun, "dry-run", false, "list what would be removed, as without --yes")
 	f.BoolVar(&keepData, "keep-data", false, "keep the data directory with its workspaces")
 	return cmd
@@ -80,7 +81,7 @@ The changes of croft work that you have not applied are in the data directory: t
 
 // uninstall lists what is installed and, with yes, removes it in the order of the list.
 func (a *command) uninstall(ctx context.Context, yes, keepData bool) error {
-	settings, err := a.settings()
+	settings, err := a.Settings()
 	if err != nil {
 		return err
 	}
@@ -110,14 +111,14 @@ func (a *command) uninstall(ctx context.Context, yes, keepData bool) error {
 	if yes {
 		err = removeItems(ctx, items)
 	}
-	return errors.Join(a.printAnswer(items, func(w io.Writer) error {
+	return errors.Join(a.PrintAnswer(items, func(w io.Writer) error {
 		rows := [][]string{{"WHAT", "NAME", "STATE", "NOTE"}}
 		for _, i := range items {
-			rows = append(rows, []string{i.What, i.Name, i.State, orDash(oneLine(i.Note))})
+			rows = append(rows, []string{i.What, i.Name, i.State, console.OrDash(console.OneLine(i.Note))})
 		}
-		err := writeTable(w, rows, "NOTE")
+		err := console.WriteTable(w, rows, "NOTE")
 		if !yes {
-			a.note("nothing was removed; croft uninstall --yes removes what is %q", itemFound)
+			a.Note("nothing was removed; croft uninstall --yes removes what is %q", itemFound)
 		}
 		return err
 	}), err)
@@ -134,7 +135,7 @@ func removeItems(ctx context.Context, items []installedItem) error {
 		}
 		if err := item.remove(ctx); err != nil {
 			item.State, item.Note = itemFailed, err.Error()
-			return fmt.Errorf("uninstall: %s %s: %w; what follows in the list was not removed: mend it and try again", item.What, printable(item.Name), err)
+			return fmt.Errorf("uninstall: %s %s: %w; what follows in the list was not removed: mend it and try again", item.What, console.Printable(item.Name), err)
 		}
 		item.State = itemRemoved
 	}
@@ -170,7 +171,7 @@ func (a *command) agentEntries() ([]installedItem, error) {
 // dataItems lists the workspaces, images and files of the data directory. With lock no
 // server may use the directory. end releases what the removal of items uses.
 func (a *command) dataItems(ctx context.Context, settings *config.Config, lock bool) (items []installedItem, end func(), err error) {
-	s, err := a.openSystem(ctx, app.Config{Operator: true, Log: a.newLogger(slog.LevelError)})
+	s, err := a.OpenSystem(ctx, app.Config{Operator: true, Log: a.NewLogger(slog.LevelError)})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -199,7 +200,7 @@ func (a *command) dataItems(ctx context.Context, settings *config.Config, lock b
 	}
 	if url := settings.Store.URL; lock && len(list) > 0 && url != "" && !strings.HasPrefix(url, "sqlite:") {
 		return nil, nil, fmt.Errorf("uninstall: %w: the registry is a database that other hosts may use (store.url), with %s; "+
-			"remove those of this host with croft ws rm first", fault.Unsupported, countText(len(list), "workspace"))
+			"remove those of this host with croft ws rm first", fault.Unsupported, console.CountText(len(list), "workspace"))
 	}
 	for _, ws := range list {
 		item := installedItem{What: "workspace", Name: ws.ID, Note: ws.Kind + ", " + ws.State,
@@ -315,7 +316,7 @@ func programItems() []installedItem {
 	var items []installedItem
 	add := func(what string, files []string) {
 		if len(files) > 0 {
-			items = append(items, installedItem{What: what, Name: files[0], Note: countText(len(files), "file"), remove: removeFiles(files)})
+			items = append(items, installedItem{What: what, Name: files[0], Note: console.CountText(len(files), "file"), remove: removeFiles(files)})
 		}
 	}
 	var pages []string

@@ -23,10 +23,10 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/daemon/app"
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/internal/daemon/config"
 	"github.com/croft-run/croft/internal/daemon/datadir"
 	"github.com/croft-run/croft/internal/daemon/telemetry"
-	"github.com/croft-run/croft/internal/shellword"
 )
 
 type upOptions struct {
@@ -62,7 +62,7 @@ under way end within 10 s, and detached commands continue.
 The policies of croft.yaml are ceilings for clients of the server, and clients may use the
 providers of server.providers alone.`,
 		Args: cobra.NoArgs,
-		RunE: run(func(ctx context.Context, _ []string) error { return a.runUp(ctx, opts) }),
+		RunE: console.RunE(func(ctx context.Context, _ []string) error { return a.runUp(ctx, opts) }),
 	}
 	cmd.Flags().StringVar(&opts.addr, "addr", "", "HOST:PORT to listen on; port 0 is a free one (default server.addr of the configuration, else 127.0.0.1:7070)")
 	cmd.Flags().StringArrayVar(&opts.hosts, "host", nil, "a further host name of this server; may be given several times")
@@ -82,17 +82,17 @@ func registerInsecureHTTP(f *pflag.FlagSet, value *bool, with string) {
 
 func (a *command) runUp(ctx context.Context, opts upOptions) (err error) {
 	if opts.drainDelay < 0 {
-		return usagef("--drain-delay %s: give a duration such as 10s", opts.drainDelay)
+		return console.Usagef("--drain-delay %s: give a duration such as 10s", opts.drainDelay)
 	}
-	if a.server != "" {
-		return usagef("up serves a data directory: leave out --server and CROFT_SERVER")
+	if a.Server != "" {
+		return console.Usagef("up serves a data directory: leave out --server and CROFT_SERVER")
 	}
 	for _, host := range opts.hosts {
 		if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
-			return usagef("--host %q is no name that clients use: give the address to listen on with --addr %s", host, net.JoinHostPort(host, "7070"))
+			return console.Usagef("--host %q is no name that clients use: give the address to listen on with --addr %s", host, net.JoinHostPort(host, "7070"))
 		}
 	}
-	settings, err := a.settings()
+	settings, err := a.Settings()
 	if err != nil {
 		return err
 	}
@@ -108,15 +108,15 @@ func (a *command) runUp(ctx context.Context, opts upOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := app.CheckAddr(opts.addr, a.givenToken() != "", opts.insecure || cert != nil); err != nil {
+	if err := app.CheckAddr(opts.addr, a.GivenToken() != "", opts.insecure || cert != nil); err != nil {
 		return err
 	}
-	metrics, err := telemetry.Start(ctx, version())
+	metrics, err := telemetry.Start(ctx, console.Version())
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, shutdownTelemetry(ctx, metrics)) }()
-	sys, err := a.openSystem(ctx, app.Config{Token: a.givenToken(), Hosts: allowedHosts(opts), Beyond: !app.Loopback(opts.addr), Log: log, DrainDelay: opts.drainDelay, Telemetry: metrics, Self: a.selfCommand, Replica: true})
+	sys, err := a.OpenSystem(ctx, app.Config{Token: a.GivenToken(), Hosts: allowedHosts(opts), Beyond: !app.Loopback(opts.addr), Log: log, DrainDelay: opts.drainDelay, Telemetry: metrics, Self: a.selfCommand, Replica: true})
 	if err != nil {
 		return err
 	}
@@ -146,13 +146,13 @@ func (a *command) runUp(ctx context.Context, opts upOptions) (err error) {
 	if err := sys.Serve(ctx, l); err != nil {
 		return err
 	}
-	a.note("stopped")
+	a.Note("stopped")
 	return nil
 }
 
 // selfCommand returns croft itself as a command on the same data directory and configuration.
 func (a *command) selfCommand(ctx context.Context, args ...string) (*exec.Cmd, error) {
-	settings, err := a.settings()
+	settings, err := a.Settings()
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +171,7 @@ func (a *command) selfCommand(ctx context.Context, args ...string) (*exec.Cmd, e
 // serverLogger returns the logger of a server: flags over the configuration.
 func (a *command) serverLogger(settings, flags config.Log) (*slog.Logger, error) {
 	if err := flags.Check(); err != nil {
-		return nil, usagef("--log-level and --log-format: %v", err)
+		return nil, console.Usagef("--log-level and --log-format: %v", err)
 	}
 	name, format := cmp.Or(flags.Level, settings.Level, "warn"), cmp.Or(flags.Format, settings.Format)
 	var level slog.Level
@@ -179,10 +179,10 @@ func (a *command) serverLogger(settings, flags config.Log) (*slog.Logger, error)
 		return nil, fmt.Errorf("log level %q: %w: %w", name, fault.InvalidArgument, err)
 	}
 	if format == "json" {
-		a.notes = slog.New(slog.NewJSONHandler(a.Err, nil)) // whatever the level: they are few
+		a.Notes = slog.New(slog.NewJSONHandler(a.Err, nil)) // whatever the level: they are few
 		return slog.New(slog.NewJSONHandler(a.Err, &slog.HandlerOptions{Level: level})), nil
 	}
-	return a.newLogger(level), nil
+	return a.NewLogger(level), nil
 }
 
 // loadCertificate reads the certificate of a server: flags over the configuration. It is nil
@@ -193,7 +193,7 @@ func loadCertificate(settings, flags config.TLS, log *slog.Logger) (*app.Certifi
 		files = flags
 	}
 	if (files.Cert == "") != (files.Key == "") {
-		return nil, usagef("give both --tls-cert and --tls-key")
+		return nil, console.Usagef("give both --tls-cert and --tls-key")
 	}
 	if files.Cert == "" {
 		return nil, nil
@@ -227,7 +227,7 @@ func reloadOnHangup(log *slog.Logger, reloads []func() error) (stop func()) {
 // reload reads the configuration again. One with a mistake is reported, and the present one
 // stays.
 func (a *command) reload(ctx context.Context, sys *app.System) error {
-	settings, err := a.loadSettings()
+	settings, err := a.LoadSettings()
 	var restart []string
 	if err == nil {
 		restart, err = sys.Reload(ctx, settings)
@@ -236,9 +236,9 @@ func (a *command) reload(ctx context.Context, sys *app.System) error {
 	case err != nil:
 		return fmt.Errorf("the configuration stays as it was: %w", err)
 	case len(restart) > 0:
-		a.note("croft: reload: done; changes of these sections need a restart: %s", strings.Join(restart, ", "))
+		a.Note("croft: reload: done; changes of these sections need a restart: %s", strings.Join(restart, ", "))
 	default:
-		a.note("croft: reload: done")
+		a.Note("croft: reload: done")
 	}
 	a.warnPolicies(ctx, sys)
 	return nil
@@ -247,7 +247,7 @@ func (a *command) reload(ctx context.Context, sys *app.System) error {
 // warnPolicies warns of policies whose limits this host can't enforce.
 func (a *command) warnPolicies(ctx context.Context, sys *app.System) {
 	for _, text := range sys.Rules.PolicyWarnings(ctx) {
-		a.note("croft: warning: %s", printable(oneLine(text)))
+		a.Note("croft: warning: %s", console.Printable(console.OneLine(text)))
 	}
 }
 
@@ -288,28 +288,28 @@ func (a *command) printServing(ctx context.Context, sys *app.System, addr string
 	}
 	out := upAnswer{URL: url, Data: sys.Dir, OpenAPI: url + "/v1/openapi.json", Page: pageURL(url)}
 	token, key := "as given by --token or CROFT_TOKEN", `"$CROFT_TOKEN"`
-	if a.givenToken() == "" {
+	if a.GivenToken() == "" {
 		out.Token, out.TokenFile = sys.Token, sys.TokenPath()
 		token = "stored in " + sys.TokenPath()
-		if _, ok := terminalFile(a.Out); ok { // else the output is perhaps a log, which others read
+		if _, ok := console.TerminalFile(a.Out); ok { // else the output is perhaps a log, which others read
 			token = fmt.Sprintf("%s (%s)", sys.Token, token)
 		}
-		key = "$(cat " + shellQuote(sys.TokenPath()) + ")"
+		key = "$(cat " + console.ShellQuote(sys.TokenPath()) + ")"
 	}
 	name, err := freeName(ctx, sys)
 	if err != nil {
 		return err
 	}
-	settings, err := a.settings()
+	settings, err := a.Settings()
 	if err != nil {
 		return err
 	}
 	out.Try = a.tryCommands(sys, settings.File(), name, url)
 	out.E2B = fmt.Sprintf("export E2B_API_KEY=%s E2B_API_URL=%s E2B_SANDBOX_URL=%s E2B_VOLUME_API_URL=%s", key, url, url, url)
-	return a.printAnswer(out, func(w io.Writer) error {
+	return a.PrintAnswer(out, func(w io.Writer) error {
 		_, err := fmt.Fprintf(w, "croft %s serves workspaces\n\n  page   %s\n  url    %s\n  api    %s\n  data   %s\n  token  %s\n\n"+
 			"Try in another terminal:\n\n  %s\n\nFor E2B's SDKs:\n\n  %s\n\nPress Ctrl-C to stop.\n",
-			version(), out.Page, out.URL, out.OpenAPI, out.Data, token, strings.Join(out.Try, "\n  "), out.E2B)
+			console.Version(), out.Page, out.URL, out.OpenAPI, out.Data, token, strings.Join(out.Try, "\n  "), out.E2B)
 		return err
 	})
 }
@@ -349,13 +349,13 @@ func freeName(ctx context.Context, sys *app.System) (string, error) {
 // URL: the variables that complete its configuration are not set there. file is the configuration file,
 // absolute.
 func (a *command) tryCommands(sys *app.System, file, name, url string) []string {
-	croft := shellQuote(a.programPath())
+	croft := console.ShellQuote(a.programPath())
 	flags := ""
-	if a.config != "" || os.Getenv(config.EnvFile) != "" {
-		flags = " --config " + shellQuote(file)
+	if a.Config != "" || os.Getenv(config.EnvFile) != "" {
+		flags = " --config " + console.ShellQuote(file)
 	}
-	if dir, err := datadir.Default(); a.data != "" || os.Getenv("CROFT_DATA") != "" || err != nil || dir != sys.Dir {
-		flags += " --data " + shellQuote(sys.Dir)
+	if dir, err := datadir.Default(); a.Data != "" || os.Getenv("CROFT_DATA") != "" || err != nil || dir != sys.Dir {
+		flags += " --data " + console.ShellQuote(sys.Dir)
 	}
 	if sys.InCluster() {
 		flags = " --server " + url
@@ -372,14 +372,14 @@ func (a *command) tryCommands(sys *app.System, file, name, url string) []string 
 func (a *command) programPath() string {
 	self, err := os.Executable()
 	if err != nil {
-		return a.program
+		return a.Program
 	}
-	base := filepath.Base(a.program)
+	base := filepath.Base(a.Program)
 	if found, err := exec.LookPath(base); err == nil && sameFile(found, self) {
 		return base
 	}
-	if strings.ContainsRune(a.program, filepath.Separator) && sameFile(a.program, self) {
-		return a.program
+	if strings.ContainsRune(a.Program, filepath.Separator) && sameFile(a.Program, self) {
+		return a.Program
 	}
 	return self
 }
@@ -391,9 +391,4 @@ func sameFile(a, b string) bool {
 	}
 	bt, err := os.Stat(b)
 	return err == nil && os.SameFile(at, bt)
-}
-
-// shellQuote quotes a word for a shell if necessary.
-func shellQuote(s string) string {
-	return shellword.QuoteUnsafe(s, "/._-+:@%")
 }

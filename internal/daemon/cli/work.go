@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path"
 	"slices"
 	"strconv"
@@ -25,6 +24,7 @@ import (
 	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/daemon/app"
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/internal/daemon/config"
 	"github.com/croft-run/croft/internal/daemon/work"
 	"github.com/croft-run/croft/internal/history"
@@ -43,8 +43,8 @@ type workOptions struct {
 	isolation string
 	toolchain bool // --toolchain was given
 	allowNet  []string
-	policy    policyFlags
-	host      hostDirFlags
+	policy    console.PolicyFlags
+	host      console.HostDirFlags
 	start     work.Options
 }
 
@@ -81,29 +81,29 @@ The exit status is that of the agent; 125 is an error of croft itself.`,
 		dash := cmd.ArgsLenAtDash()
 		switch {
 		case dash == 0 && len(args) == 0:
-			return usagef("there is no command after --")
+			return console.Usagef("there is no command after --")
 		case len(args) == 0:
 			return cmd.Help()
 		case dash == 0:
 			opts.start.Words = args
 		case work.FindAgent(args[0]) == nil:
-			return noAgent(cmd, args, "")
+			return console.NoAgent(cmd, args, "")
 		case dash == 1 || dash < 0 && len(args) == 1:
 			opts.start.Agent, opts.start.Words = work.FindAgent(args[0]), args[1:]
 		default:
-			return usagef("write the arguments of the agent after --: croft work %s -- %s", args[0], shellText(args[1:]))
+			return console.Usagef("write the arguments of the agent after --: croft work %s -- %s", args[0], console.ShellText(args[1:]))
 		}
 		if opts.parallel < 1 {
-			return usagef("--parallel %d: give a number of copies, at least 1", opts.parallel)
+			return console.Usagef("--parallel %d: give a number of copies, at least 1", opts.parallel)
 		}
 		if opts.parallel > mostParallel {
-			return usagef("--parallel %d: give a number of copies, at most %d", opts.parallel, mostParallel)
+			return console.Usagef("--parallel %d: give a number of copies, at most %d", opts.parallel, mostParallel)
 		}
 		if opts.parallel > 1 && opts.start.InPlace {
-			return usagef("--parallel %d: --in-place has no copy, so that there is one work at a time", opts.parallel)
+			return console.Usagef("--parallel %d: --in-place has no copy, so that there is one work at a time", opts.parallel)
 		}
 		opts.toolchain = cmd.Flags().Changed("toolchain")
-		return run(func(ctx context.Context, _ []string) error { return a.withCroftStatus(a.workStart(ctx, opts)) })(cmd, args)
+		return console.RunE(func(ctx context.Context, _ []string) error { return a.WithCroftStatus(a.workStart(ctx, opts)) })(cmd, args)
 	}
 	f := cmd.Flags()
 	f.StringVar(&opts.name, "name", "", "name of the work (default the project and the agent, such as app-claude)")
@@ -114,44 +114,17 @@ The exit status is that of the agent; 125 is an error of croft itself.`,
 	f.BoolVar(&opts.start.NoAsk, "yolo", false, "the agent asks for no permissions: the sandbox is the boundary")
 	f.BoolVar(&opts.start.ShareLogin, "share-login", false, "put the login file or key of the agent inside, where everything can read it")
 	f.BoolVar(&opts.start.Credentials, "credentials", false, "take credential files of the project, such as .env, along")
-	f.StringArrayVar(&opts.policy.secrets, "secret", nil, "NAME@HOST: allow HOST, and let the proxy add this secret, which the work never sees; may be given several times")
-	registerEnv(f, &opts.policy.env)
-	opts.host.registerFlags(f, "", "")
-	opts.host.toolchains = []string{toolchain.Auto}
+	f.StringArrayVar(&opts.policy.Secrets, "secret", nil, "NAME@HOST: allow HOST, and let the proxy add this secret, which the work never sees; may be given several times")
+	console.RegisterEnv(f, &opts.policy.Env)
+	opts.host.RegisterFlags(f, "", "")
+	opts.host.Toolchains = []string{toolchain.Auto}
 	chosen := f.Lookup("toolchain")
 	chosen.Usage = strings.Replace(chosen.Usage, "(default none)", "(default auto)", 1)
-	opts.policy.registerLimits(f, "")
-	f.BoolVar(&opts.policy.bestEffort, "best-effort", false, "ignore limits that the provider can't enforce")
+	opts.policy.RegisterLimits(f, "")
+	f.BoolVar(&opts.policy.BestEffort, "best-effort", false, "ignore limits that the provider can't enforce")
 	cmd.AddCommand(a.workListCommand(), a.workAttachCommand(), a.workShellCommand(), a.workDiffCommand(), a.workLogCommand(), a.workReviewCommand(), a.workApplyCommand(),
 		a.workUndoCommand(), a.workDiscardCommand(), a.workCompareCommand(), a.workAllowCommand())
 	return cmd
-}
-
-// noAgent is the error for a first word that is neither an agent nor a command of croft work.
-// more stands for further arguments.
-func noAgent(cmd *cobra.Command, args []string, more string) error {
-	word := args[0]
-	if hint := otherWord(cmd, word); hint != "" {
-		return usagef("unknown command %q for %q%s", word, cmd.CommandPath(), hint)
-	}
-	names := work.Names()
-	for _, c := range cmd.Commands() {
-		names = append(names, c.Name())
-	}
-	hint := commandHint(cmd, args, names)
-	if _, err := exec.LookPath(word); err == nil && hint == "" {
-		hint = "; use: croft work -- " + shellText(args) + more
-	}
-	return usagef("%s is no agent: give one of %s, or a command after --%s", word, strings.Join(work.Names(), ", "), hint)
-}
-
-// shellText writes words as a shell reads them.
-func shellText(words []string) string {
-	quoted := make([]string, len(words))
-	for i, word := range words {
-		quoted[i] = shellQuote(word)
-	}
-	return strings.Join(quoted, " ")
 }
 
 // A workEnv is what the commands of croft work have in common.
@@ -164,14 +137,14 @@ type workEnv struct {
 // workEnv prepares a command of croft work. The project is that of the current directory,
 // which commands that name a work do not need.
 func (a *command) workEnv(needsProject bool) (*workEnv, error) {
-	if a.server != "" {
-		return nil, usagef("croft work uses directories, programs and logins of this host: leave out --server, and unset CROFT_SERVER")
+	if a.Server != "" {
+		return nil, console.Usagef("croft work uses directories, programs and logins of this host: leave out --server, and unset CROFT_SERVER")
 	}
 	home, err := os.UserHomeDir()
 	if err != nil {
 		return nil, err
 	}
-	settings, err := a.settings()
+	settings, err := a.Settings()
 	if err != nil {
 		return nil, err
 	}
@@ -182,8 +155,8 @@ func (a *command) workEnv(needsProject bool) (*workEnv, error) {
 		}
 		e.project = work.Project{}
 	}
-	a.noProjects, a.inWork = true, true
-	a.secrets = func() map[string]app.Secret {
+	a.NoProjects, a.InWork = true, true
+	a.Secrets = func() map[string]app.Secret {
 		all := map[string]app.Secret{}
 		for name, s := range e.user.Secrets() {
 			all[name] = app.Secret(s)
@@ -202,13 +175,13 @@ func (a *command) workStart(ctx context.Context, opts workOptions) error {
 		return err
 	}
 	if opts.start.Project = e.project; !e.project.Repository {
-		a.note("croft: no git repository: the project is %s", printable(e.project.Dir))
+		a.Note("croft: no git repository: the project is %s", console.Printable(e.project.Dir))
 	}
 	if err := checkLinkedGit(opts.start); err != nil {
 		return err
 	}
 	if e.project.LinkedGit != "" && !opts.start.InPlace {
-		a.note("croft: .git leads to %s, which is not inside: git does not work there", printable(e.project.LinkedGit))
+		a.Note("croft: .git leads to %s, which is not inside: git does not work there", console.Printable(e.project.LinkedGit))
 	}
 	settings, err := e.project.LoadSettings(e.data)
 	if err != nil {
@@ -220,10 +193,10 @@ func (a *command) workStart(ctx context.Context, opts workOptions) error {
 			return err
 		}
 	}
-	if opts.start.Allow, err = a.workRules("--allow-net", a.knownHosts(settings.Allow, opts.allowNet), opts.policy.secrets); err != nil {
+	if opts.start.Allow, err = a.workRules("--allow-net", a.knownHosts(settings.Allow, opts.allowNet), opts.policy.Secrets); err != nil {
 		return err
 	}
-	env, err := parseEnv(opts.policy.env)
+	env, err := console.ParseEnv(opts.policy.Env)
 	if err != nil {
 		return err
 	}
@@ -240,7 +213,7 @@ func (a *command) workStart(ctx context.Context, opts workOptions) error {
 		if err := a.addWorkDirs(opts.host, start, &spec); err != nil {
 			return err
 		}
-		a.addGitIdentity(ctx, e.project.Dir, &spec)
+		a.AddGitIdentity(ctx, e.project.Dir, &spec)
 	}
 	for k, v := range env {
 		spec.Policy.Env[k] = v
@@ -248,12 +221,12 @@ func (a *command) workStart(ctx context.Context, opts workOptions) error {
 			delete(start.AgentEnv, k)
 		}
 	}
-	spec.Policy.Limits = opts.policy.requestedLimits()
+	spec.Policy.Limits = opts.policy.RequestedLimits()
 	for _, n := range start.Notes {
-		a.note("croft: %s", n)
+		a.Note("croft: %s", n)
 	}
-	return a.withWorkspaces(ctx, func(c workspaces) error {
-		defer a.housekeep(ctx)
+	return a.WithWorkspaces(ctx, func(c console.Workspaces) error {
+		defer a.Housekeep(ctx)
 		// They are saved even if nothing is remembered: they name the project of a work.
 		if err := e.project.Save(e.data, settings); err != nil {
 			return err
@@ -265,16 +238,16 @@ func (a *command) workStart(ctx context.Context, opts workOptions) error {
 		if err != nil {
 			return err
 		}
-		a.noteNotCopied("croft: ", rec.Labels)
+		console.NoteNotCopied(a.Console, "croft: ", rec.Labels)
 		return a.runWork(ctx, c, rec, start, true)
 	})
 }
 
 // addWorkDirs adds the directories of --rw and --ro, and the toolchains and caches of the
 // user, to the spec of a work. PATH has the directories of the agent's interpreter first.
-func (a *command) addWorkDirs(h hostDirFlags, start *work.Start, spec *workspace.Spec) error {
+func (a *command) addWorkDirs(h console.HostDirFlags, start *work.Start, spec *workspace.Spec) error {
 	own := start.SandboxOptions()
-	dirs, sockets, err := a.boundDirs(h)
+	dirs, sockets, err := a.BoundDirs(h)
 	if err != nil {
 		return err
 	}
@@ -282,7 +255,7 @@ func (a *command) addWorkDirs(h hostDirFlags, start *work.Start, spec *workspace
 	delete(spec.Policy.Env, "PATH")
 	shown := *spec
 	shown.Dir = start.Dir // the copy has the path of the project
-	if err := a.addToolchains(h.toolchains, start.Project.Dir, &shown, &own); err != nil {
+	if err := a.AddToolchains(h.Toolchains, start.Project.Dir, &shown, &own); err != nil {
 		return err
 	}
 	if len(start.Path) > 0 {
@@ -300,7 +273,7 @@ func (a *command) knownHosts(remembered, given []string) []string {
 		if err == nil || slices.Contains(given, host) {
 			return false
 		}
-		a.note("croft: left out: %v; croft work allow --remove %s forgets it", err, printable(shellQuote(host)))
+		a.Note("croft: left out: %v; croft work allow --remove %s forgets it", err, console.Printable(console.ShellQuote(host)))
 		return true
 	})
 }
@@ -309,17 +282,17 @@ func (a *command) knownHosts(remembered, given []string) []string {
 func (a *command) workRules(from string, hosts, secrets []string) ([]workspace.NetRule, error) {
 	var n workspace.Network
 	for _, host := range hosts {
-		rule, err := parseRule(from, host)
+		rule, err := console.ParseRule(from, host)
 		if err != nil {
 			return nil, err
 		}
 		n.Allow = append(n.Allow, rule)
 	}
-	flags := policyFlags{secrets: secrets}
-	if err := flags.applyNetwork(&n); err != nil {
+	flags := console.PolicyFlags{Secrets: secrets}
+	if err := flags.ApplyNetwork(&n); err != nil {
 		return nil, err
 	}
-	settings, err := a.settings()
+	settings, err := a.Settings()
 	if err == nil {
 		_, err = settings.ExpandHosts(hosts) // a named rule that does not exist must not be remembered
 	}
@@ -327,7 +300,7 @@ func (a *command) workRules(from string, hosts, secrets []string) ([]workspace.N
 }
 
 // createWork opens the workspace of a work. Without a name it gets the first free one.
-func (a *command) createWork(ctx context.Context, c workspaces, p work.Project, name string, spec workspace.Spec) (client.Workspace, error) {
+func (a *command) createWork(ctx context.Context, c console.Workspaces, p work.Project, name string, spec workspace.Spec) (client.Workspace, error) {
 	const most = 100 // other processes may take names at the same time
 	for try := 1; ; try++ {
 		if spec.Name = name; name == "" {
@@ -346,7 +319,7 @@ func (a *command) createWork(ctx context.Context, c workspaces, p work.Project, 
 			continue
 		}
 		if err == nil {
-			a.warnUnenforced(rec)
+			console.WarnUnenforced(a.Console, rec)
 		}
 		if fault.Of(err) == fault.AlreadyExists {
 			works, lerr := works(ctx, c, "")
@@ -365,14 +338,14 @@ const agentLabel = "croft-work"
 // runWork runs the agent of a work: of one that was just created, or of one whose agent has
 // ended. A work that was created for a program that does not exist, or that the command policy
 // refuses, is removed.
-func (a *command) runWork(ctx context.Context, c workspaces, rec client.Workspace, start *work.Start, created bool) error {
-	return a.withOpened(ctx, c, rec.ID, func(ws *workspace.Workspace) error {
+func (a *command) runWork(ctx context.Context, c console.Workspaces, rec client.Workspace, start *work.Start, created bool) error {
+	return a.WithOpened(ctx, c, rec.ID, func(ws *workspace.Workspace) error {
 		cmd, err := a.prepareWork(ctx, ws, start)
 		if err != nil {
 			return err
 		}
-		if !a.onTerminal() || a.json {
-			_, err = a.runForeground(ctx, c, ws, cmd, false)
+		if !a.OnTerminal() || a.JSON {
+			_, err = a.RunForeground(ctx, c, ws, cmd, false)
 			if created && neverStarted(start, err) {
 				return a.dropWork(ctx, c, rec, err)
 			}
@@ -397,8 +370,8 @@ func neverStarted(start *work.Start, err error) bool {
 }
 
 // dropWork removes a new work whose command never started: nothing is in it.
-func (a *command) dropWork(ctx context.Context, c workspaces, rec client.Workspace, cause error) error {
-	return errors.Join(cause, destroyWorkspace(ctx, c, rec.ID))
+func (a *command) dropWork(ctx context.Context, c console.Workspaces, rec client.Workspace, cause error) error {
+	return errors.Join(cause, console.DestroyWorkspace(ctx, c, rec.ID))
 }
 
 // prepareWork writes the files of the agent's home in a sandbox, those of its last session
@@ -427,7 +400,7 @@ func (a *command) prepareWork(ctx context.Context, ws *workspace.Workspace, star
 		}
 		res, err := ws.Run(ctx, driver.Command{Script: homeScript, Stdin: bytes.NewReader(archive)})
 		if err == nil && res.ExitCode != 0 {
-			err = fmt.Errorf("work: write the settings of %s: %w: %s", start.Agent.Name, fault.Failed, oneLine(string(res.Stdout)))
+			err = fmt.Errorf("work: write the settings of %s: %w: %s", start.Agent.Name, fault.Failed, console.OneLine(string(res.Stdout)))
 		}
 		if err != nil {
 			return driver.Command{}, err
@@ -442,7 +415,7 @@ const gatewayTimeout = 3 * time.Second
 // noteUnreachedModel says which gateway of the model, which the user named, does not accept
 // connections: agents try again for minutes without a word.
 func (a *command) noteUnreachedModel(ctx context.Context, start *work.Start) {
-	settings, err := a.settings()
+	settings, err := a.Settings()
 	if err != nil {
 		return
 	}
@@ -460,7 +433,7 @@ func (a *command) noteUnreachedModel(ctx context.Context, start *work.Start) {
 		if base := start.Agent.Base; base != "" {
 			where = base + " or " + where
 		}
-		a.note("croft: the model of %s can't be reached at %s, which you named: %s; start the gateway there, or change the address (%s)", start.Agent.Name, printable(at), dialReason(err), where)
+		a.Note("croft: the model of %s can't be reached at %s, which you named: %s; start the gateway there, or change the address (%s)", start.Agent.Name, console.Printable(at), dialReason(err), where)
 	}
 }
 
@@ -477,7 +450,7 @@ func dialReason(err error) string {
 	case errors.As(err, &number):
 		return number.Error()
 	}
-	return printable(err.Error())
+	return console.Printable(err.Error())
 }
 
 // jobControl runs a command as the job of a shell, so that ctrl-z does not leave a stopped
@@ -499,13 +472,13 @@ func (a *command) startAgent(ctx context.Context, ws *workspace.Workspace, cmd d
 	// The shell of jobControl would start without it.
 	res, err := ws.Run(ctx, driver.Command{Argv: []string{"bash", "-c", findScript, "croft", cmd.Argv[0]}, Dir: cmd.Dir})
 	if err == nil && res.ExitCode != 0 {
-		err = fmt.Errorf("program %q: %w: not in PATH (%s)", cmd.Argv[0], fault.NotFound, printable(string(res.Stdout)))
+		err = fmt.Errorf("program %q: %w: not in PATH (%s)", cmd.Argv[0], fault.NotFound, console.Printable(string(res.Stdout)))
 	}
 	if err != nil {
 		return "", err
 	}
-	size := a.terminalSize()
-	cmd.TTY, cmd.Interactive, cmd.Detached = &size, true, !a.endsWithUs(ws)
+	size := a.TerminalSize()
+	cmd.TTY, cmd.Interactive, cmd.Detached = &size, true, !a.EndsWithUs(ws)
 	cmd.Argv = slices.Concat([]string{"bash", "-c", jobControl, "croft"}, cmd.Argv)
 	session, err := ws.Start(ctx, cmd)
 	if err != nil {
@@ -516,17 +489,17 @@ func (a *command) startAgent(ctx context.Context, ws *workspace.Workspace, cmd d
 
 // attachAgent connects this terminal with the session of an agent. When it ends, a summary
 // of the work is printed.
-func (a *command) attachAgent(ctx context.Context, c workspaces, ws *workspace.Workspace, rec client.Workspace, session string, from client.TerminalOptions) error {
-	t, err := openTerminal(ctx, c, rec.ID, session, from)
+func (a *command) attachAgent(ctx context.Context, c console.Workspaces, ws *workspace.Workspace, rec client.Workspace, session string, from client.TerminalOptions) error {
+	t, err := console.OpenTerminal(ctx, c, rec.ID, session, from)
 	if err != nil {
 		return err
 	}
 	defer t.Close()
-	res, err := a.attachTerminal(ctx, t, !a.endsWithUs(ws), earlierModes(ctx, ws, session, from.Tail))
-	if errors.Is(err, errDetached) {
-		a.note("\r\ndetached: the agent keeps running, for 15 minutes%s; come back with: croft work attach %s", detachedNetwork(rec), rec.Name)
+	res, err := a.AttachTerminal(ctx, t, !a.EndsWithUs(ws), console.EarlierModes(ctx, ws, session, from.Tail))
+	if errors.Is(err, console.ErrDetached) {
+		a.Note("\r\ndetached: the agent keeps running, for 15 minutes%s; come back with: croft work attach %s", detachedNetwork(rec), rec.Name)
 		if detachedNetwork(rec) != "" {
-			a.note("croft: without network it does not reach its model; to leave the terminal while the agent works on, start croft work in tmux or screen")
+			a.Note("croft: without network it does not reach its model; to leave the terminal while the agent works on, start croft work in tmux or screen")
 		}
 		return nil
 	}
@@ -534,16 +507,16 @@ func (a *command) attachAgent(ctx context.Context, c workspaces, ws *workspace.W
 		return err
 	}
 	a.endWork(ctx, c, ws, rec)
-	return a.commandOutcome(*res)
+	return a.CommandOutcome(*res)
 }
 
 // endWork keeps the home of an agent that has ended, and prints a summary.
-func (a *command) endWork(ctx context.Context, c workspaces, ws *workspace.Workspace, rec client.Workspace) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+func (a *command) endWork(ctx context.Context, c console.Workspaces, ws *workspace.Workspace, rec client.Workspace) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), console.StopTimeout)
 	defer cancel()
 	if agent := work.FindAgent(rec.Labels[work.AgentLabel]); agent != nil && rec.Dir == "" && rec.Kind != local.Kind {
 		if err := a.saveHome(ctx, ws, agent); err != nil {
-			a.note("croft: the conversations of %s are not kept: %v", rec.Name, err)
+			a.Note("croft: the conversations of %s are not kept: %v", rec.Name, err)
 		}
 	}
 	a.summarizeWork(ctx, c, rec)
@@ -551,27 +524,27 @@ func (a *command) endWork(ctx context.Context, c workspaces, ws *workspace.Works
 
 // summarizeWork prints what a work changed, what it could not reach, and what comes next. It
 // does not fail: the exit status is that of the agent.
-func (a *command) summarizeWork(ctx context.Context, c workspaces, rec client.Workspace) {
+func (a *command) summarizeWork(ctx context.Context, c console.Workspaces, rec client.Workspace) {
 	a.noteWorkRefusals(ctx, c, rec)
 	if rec.Dir != "" { // in place: there is nothing to apply
-		a.note("croft: the agent worked in %s itself", printable(rec.Dir))
-		if err := destroyWorkspace(ctx, c, rec.ID); err != nil {
-			a.note("croft: remove the workspace %s: %v", rec.ID, err)
+		a.Note("croft: the agent worked in %s itself", console.Printable(rec.Dir))
+		if err := console.DestroyWorkspace(ctx, c, rec.ID); err != nil {
+			a.Note("croft: remove the workspace %s: %v", rec.ID, err)
 		}
 		return
 	}
 	d, err := a.diffTouched(ctx, rec.ID)
 	switch {
 	case fault.Of(err) == fault.NotFound, fault.Of(err) == fault.Evicted:
-		a.note("croft: %s was removed while it ran; its changes are gone", rec.Name)
+		a.Note("croft: %s was removed while it ran; its changes are gone", rec.Name)
 	case fault.Of(err) == fault.DeadlineExceeded: // of very large files
-		a.note("croft: the changes of %s are kept; comparing them takes long: croft work diff %s does it", rec.Name, rec.Name)
+		a.Note("croft: the changes of %s are kept; comparing them takes long: croft work diff %s does it", rec.Name, rec.Name)
 	case err != nil:
-		a.note("croft: the changes of %s are kept, but can't be listed: %v", rec.Name, err)
+		a.Note("croft: the changes of %s are kept, but can't be listed: %v", rec.Name, err)
 	case len(d.Changes) == 0:
-		a.note("croft: %s changed no file; remove it with: croft work discard %s", rec.Name, rec.Name)
+		a.Note("croft: %s changed no file; remove it with: croft work discard %s", rec.Name, rec.Name)
 	default:
-		a.note("croft: %s changed %s; next: croft work diff|review|apply|discard %s", rec.Name, changesText(d.Stats), rec.Name)
+		a.Note("croft: %s changed %s; next: croft work diff|review|apply|discard %s", rec.Name, changesText(d.Stats), rec.Name)
 	}
 	if err == nil {
 		a.noteScopeFor(d.LeftOut, "croft work apply ")
@@ -580,7 +553,7 @@ func (a *command) summarizeWork(ctx context.Context, c workspaces, rec client.Wo
 
 // diffTouched compares a work with its start. What was not written since is not compared.
 func (a *command) diffTouched(ctx context.Context, id string) (*snapshot.Comparison, error) {
-	ws, err := a.system.Registry.Acquire(ctx, id)
+	ws, err := a.System.Registry.Acquire(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -609,7 +582,7 @@ func (a *command) diffTouched(ctx context.Context, id string) (*snapshot.Compari
 }
 
 // noteWorkRefusals prints the hosts that a work could not reach.
-func (a *command) noteWorkRefusals(ctx context.Context, c workspaces, rec client.Workspace) {
+func (a *command) noteWorkRefusals(ctx context.Context, c console.Workspaces, rec client.Workspace) {
 	hosts, err := a.workHosts(ctx, c, rec.ID)
 	if err != nil {
 		return // the log of the work reports it
@@ -619,15 +592,15 @@ func (a *command) noteWorkRefusals(ctx context.Context, c workspaces, rec client
 		if h.Refused == 0 && (h.Failed == 0 || h.Reached > 0) {
 			continue
 		}
-		if n++; n > mostRefusals {
-			a.note("croft: and more; see croft work log %s", rec.Name)
+		if n++; n > console.MostRefusals {
+			a.Note("croft: and more; see croft work log %s", rec.Name)
 			return
 		}
 		if h.Refused == 0 {
-			a.note("croft: allowed but not reached: %s: %s", printable(h.Host), printable(h.Reason))
+			a.Note("croft: allowed but not reached: %s: %s", console.Printable(h.Host), console.Printable(h.Reason))
 			continue
 		}
-		a.note("croft: refused: %s%s", printable(h.Host), printable(refusalHint(h.Host, h.Reason)))
+		a.Note("croft: refused: %s%s", console.Printable(h.Host), console.Printable(refusalHint(h.Host, h.Reason)))
 	}
 }
 
@@ -637,7 +610,7 @@ var hostName = lazyregexp.New(`^[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?
 // refusalHint says what to do about a refusal: croft work allow helps where no rule allows the
 // host, and against no other reason.
 func refusalHint(at, reason string) string {
-	if strings.HasPrefix(reason, noRule) {
+	if strings.HasPrefix(reason, console.NoRule) {
 		return allowHint(at)
 	}
 	host := at
@@ -647,7 +620,7 @@ func refusalHint(at, reason string) string {
 	if !hostName.MatchString(host) {
 		return ": " + reason
 	}
-	return ": " + reason + strings.Replace(addressRemedy(host, at, reason), "with --allow-net @NAME", "with croft work allow @NAME", 1)
+	return ": " + reason + strings.Replace(console.AddressRemedy(host, at, reason), "with --allow-net @NAME", "with croft work allow @NAME", 1)
 }
 
 // allowHint says how a work reaches a host, except link-local addresses: cloud metadata
@@ -669,7 +642,7 @@ func allowHint(at string) string {
 }
 
 // workParallel starts several works, and waits for the end of all.
-func (a *command) workParallel(ctx context.Context, c workspaces, opts workOptions, start *work.Start, spec workspace.Spec) error {
+func (a *command) workParallel(ctx context.Context, c console.Workspaces, opts workOptions, start *work.Start, spec workspace.Spec) error {
 	var recs []client.Workspace
 	for i := range opts.parallel {
 		name := opts.name
@@ -682,18 +655,18 @@ func (a *command) workParallel(ctx context.Context, c workspaces, opts workOptio
 		}
 		recs = append(recs, rec)
 	}
-	a.noteNotCopied("croft: ", recs[0].Labels)
+	console.NoteNotCopied(a.Console, "croft: ", recs[0].Labels)
 	var all sync.WaitGroup
 	errs := make([]error, len(recs))
 	for i, rec := range recs {
 		all.Go(func() {
-			errs[i] = a.withOpened(ctx, c, rec.ID, func(ws *workspace.Workspace) error { return a.runUnattended(ctx, c, rec, ws, start) })
+			errs[i] = a.WithOpened(ctx, c, rec.ID, func(ws *workspace.Workspace) error { return a.runUnattended(ctx, c, rec, ws, start) })
 		})
 	}
 	all.Wait()
-	own := slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return err == nil || errors.As(err, new(*outcome)) })
+	own := slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return err == nil || errors.As(err, new(*console.Outcome)) })
 	if len(own) < len(errs) {
-		a.note("croft: compare them with: croft work compare")
+		a.Note("croft: compare them with: croft work compare")
 	}
 	if len(own) > 0 {
 		return errors.Join(own...)
@@ -702,7 +675,7 @@ func (a *command) workParallel(ctx context.Context, c workspaces, opts workOptio
 }
 
 // runUnattended runs an agent whose terminal others attach to.
-func (a *command) runUnattended(ctx context.Context, c workspaces, rec client.Workspace, ws *workspace.Workspace, start *work.Start) error {
+func (a *command) runUnattended(ctx context.Context, c console.Workspaces, rec client.Workspace, ws *workspace.Workspace, start *work.Start) error {
 	cmd, err := a.prepareWork(ctx, ws, start)
 	if err != nil {
 		return fmt.Errorf("%s: %w", rec.Name, err)
@@ -714,26 +687,26 @@ func (a *command) runUnattended(ctx context.Context, c workspaces, rec client.Wo
 	if err != nil {
 		return fmt.Errorf("%s: %w", rec.Name, err)
 	}
-	if a.endsWithUs(ws) {
-		a.note("croft: %s runs, and ends with this program", rec.Name)
+	if a.EndsWithUs(ws) {
+		a.Note("croft: %s runs, and ends with this program", rec.Name)
 	} else {
-		a.note("croft: %s runs; croft work attach %s shows it", rec.Name, rec.Name)
+		a.Note("croft: %s runs; croft work attach %s shows it", rec.Name, rec.Name)
 	}
 	session, err := ws.Attach(ctx, id)
 	if err != nil {
 		return fmt.Errorf("%s: %w", rec.Name, err)
 	}
 	res, err := session.Wait(ctx)
-	if ctx.Err() != nil && !a.endsWithUs(ws) {
-		a.note("croft: %s keeps running, for 15 minutes%s; come back with: croft work attach %s; end it with: croft work discard %[1]s", rec.Name, detachedNetwork(rec), rec.Name)
-		return &outcome{status: 128 + int(syscall.SIGINT)}
+	if ctx.Err() != nil && !a.EndsWithUs(ws) {
+		a.Note("croft: %s keeps running, for 15 minutes%s; come back with: croft work attach %s; end it with: croft work discard %[1]s", rec.Name, detachedNetwork(rec), rec.Name)
+		return &console.Outcome{Status: 128 + int(syscall.SIGINT)}
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", rec.Name, err)
 	}
-	a.note("croft: %s ended with status %d", rec.Name, res.ExitCode)
+	a.Note("croft: %s ended with status %d", rec.Name, res.ExitCode)
 	a.endWork(ctx, c, ws, rec)
-	return a.commandOutcome(res)
+	return a.CommandOutcome(res)
 }
 
 // detachedNetwork says what an agent lacks that no process has open: the proxy is in croft.

@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
@@ -16,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/internal/daemon/work"
 	"github.com/croft-run/croft/snapshot"
 )
@@ -42,7 +42,7 @@ touching the work tree. Hooks of the repository do not run.
 .git is never applied; autorun files are named and left out until --allow-autorun, and ignored files until --ignored.`,
 		Example: "  croft work apply\n  croft work apply app-claude src\n  croft work apply --commit -m 'fix the parser'\n  croft work apply --branch agent/fix",
 		Args:    cobra.ArbitraryArgs,
-		RunE:    run(func(ctx context.Context, args []string) error { return a.workApply(ctx, opts, args) }),
+		RunE:    console.RunE(func(ctx context.Context, args []string) error { return a.workApply(ctx, opts, args) }),
 	}
 	f := cmd.Flags()
 	f.StringVar(&opts.into, "into", "", "apply to this directory instead of the project's")
@@ -61,15 +61,15 @@ touching the work tree. Hooks of the repository do not run.
 
 func (a *command) workApply(ctx context.Context, opts workApplyOptions, args []string) error {
 	if opts.commit && (opts.branch != "" || opts.commits || opts.apply.Markers || opts.apply.DryRun) {
-		return usagef("--commit excludes --branch, --commits, --markers and --dry-run")
+		return console.Usagef("--commit excludes --branch, --commits, --markers and --dry-run")
 	}
 	if opts.discard && (len(opts.hunks) > 0 || opts.apply.DryRun) {
-		return usagef("--discard removes the work: leave it out to apply a part")
+		return console.Usagef("--discard removes the work: leave it out to apply a part")
 	}
 	if err := opts.parseHunks(); err != nil {
 		return err
 	}
-	err := a.withWork(ctx, args, func(c workspaces, w *workOf, rest []string) (err error) {
+	err := a.withWork(ctx, args, func(c console.Workspaces, w *workOf, rest []string) (err error) {
 		opts.name = w.Name
 		if opts.dir = opts.into; opts.dir == "" {
 			if opts.dir, err = w.dir(); err != nil {
@@ -83,7 +83,7 @@ func (a *command) workApply(ctx context.Context, opts workApplyOptions, args []s
 			err = a.oneWork(ctx, c, w, rest)
 		}
 		if err == nil && opts.discard && len(rest) > 0 {
-			err = usagef("--discard removes the work: leave it out to apply a part")
+			err = console.Usagef("--discard removes the work: leave it out to apply a part")
 		}
 		return err
 	})
@@ -93,13 +93,13 @@ func (a *command) workApply(ctx context.Context, opts workApplyOptions, args []s
 	if err := a.applyWork(ctx, opts); err != nil || !opts.discard {
 		return err
 	}
-	return a.withWorkspaces(ctx, func(c workspaces) error {
-		return errors.Join(a.wsRm(ctx, c, []string{opts.name}), a.removeHomes(ctx, c))
+	return a.WithWorkspaces(ctx, func(c console.Workspaces) error {
+		return errors.Join(console.Remove(ctx, a.Console, c, []string{opts.name}), a.removeHomes(ctx, c))
 	})
 }
 
 // oneWork refuses a path that names another work of the project, and no file.
-func (a *command) oneWork(ctx context.Context, c workspaces, w *workOf, paths []string) error {
+func (a *command) oneWork(ctx context.Context, c console.Workspaces, w *workOf, paths []string) error {
 	if len(paths) == 0 {
 		return nil
 	}
@@ -109,7 +109,7 @@ func (a *command) oneWork(ctx context.Context, c workspaces, w *workOf, paths []
 	}
 	for _, ws := range list {
 		if _, err := os.Lstat(ws.Name); slices.Contains(paths, ws.Name) && errors.Is(err, fs.ErrNotExist) {
-			return usagef("%s is a work, not a path: apply one work after the other, %s and then %s", ws.Name, w.Name, ws.Name)
+			return console.Usagef("%s is a work, not a path: apply one work after the other, %s and then %s", ws.Name, w.Name, ws.Name)
 		}
 	}
 	return nil
@@ -119,7 +119,7 @@ func (a *command) oneWork(ctx context.Context, c workspaces, w *workOf, paths []
 func (a *command) applyWork(ctx context.Context, opts workApplyOptions) error {
 	opts.toUndo = "croft work undo " + opts.name
 	if opts.into != "" {
-		opts.toUndo += " --into " + printable(opts.into)
+		opts.toUndo += " --into " + console.Printable(opts.into)
 	}
 	if opts.commits {
 		return a.wsApplyCommits(ctx, opts.wsApplyOptions)
@@ -134,20 +134,6 @@ func (a *command) applyWork(ctx context.Context, opts workApplyOptions) error {
 	return a.wsApply(ctx, opts.wsApplyOptions)
 }
 
-// userGit runs the user's git in a directory, with the user's configuration but without
-// hooks, which may run what was just applied. It reads paths with pathspecs, as there may be
-// more of them than a command line holds.
-func userGit(ctx context.Context, dir string, paths []string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, "git", slices.Concat([]string{"-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "--literal-pathspecs"}, args)...)
-	cmd.Dir, cmd.Stdin = dir, strings.NewReader(strings.Join(paths, "\x00"))
-	cmd.Env = append(os.Environ(), "LC_ALL=C")
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("git %s: %w: %s", args[0], fault.Failed, oneLine(string(out)))
-	}
-	return string(out), nil
-}
-
 // checkCommitted refuses a commit that would fail for lack of an author, or that would contain
 // changes of the user: those of files that the work changed.
 func checkCommitted(ctx context.Context, dir string, d *snapshot.Comparison, only []string) error {
@@ -157,20 +143,20 @@ func checkCommitted(ctx context.Context, dir string, d *snapshot.Comparison, onl
 			paths = append(paths, ch.Path)
 		}
 	}
-	if _, err := userGit(ctx, dir, nil, "rev-parse", "--git-dir"); err != nil { // dir has no repository, or git refuses one of another user
+	if _, err := console.UserGit(ctx, dir, nil, "rev-parse", "--git-dir"); err != nil { // dir has no repository, or git refuses one of another user
 		return fmt.Errorf("apply --commit: %w; nothing was applied", err)
 	}
-	if _, err := userGit(ctx, dir, nil, "var", "GIT_COMMITTER_IDENT"); err != nil {
+	if _, err := console.UserGit(ctx, dir, nil, "var", "GIT_COMMITTER_IDENT"); err != nil {
 		return fmt.Errorf("apply --commit: %w: git does not know who you are, and nothing was applied: run git config user.name NAME and git config user.email ADDRESS", fault.WrongState)
 	}
 	if err := checkFilters(ctx, dir, paths); err != nil {
 		return err
 	}
-	out, err := userGit(ctx, dir, nil, "status", "--porcelain", "-z", "--no-renames", "--untracked-files=all")
+	out, err := console.UserGit(ctx, dir, nil, "status", "--porcelain", "-z", "--no-renames", "--untracked-files=all")
 	if err != nil {
 		return err
 	}
-	prefix, err := userGit(ctx, dir, nil, "rev-parse", "--show-prefix") // status has paths from the root of the repository
+	prefix, err := console.UserGit(ctx, dir, nil, "rev-parse", "--show-prefix") // status has paths from the root of the repository
 	if err != nil {
 		return err
 	}
@@ -187,7 +173,7 @@ func checkCommitted(ctx context.Context, dir string, d *snapshot.Comparison, onl
 		for at := strings.TrimSuffix(entry[state:], "/"); ; at = path.Dir(at) {
 			if work[at] {
 				return fmt.Errorf("apply --commit: %w: files that the work changed have changes of yours that are not committed, such as %s: commit or stash them first",
-					fault.WrongState, printable(entry[state:]))
+					fault.WrongState, console.Printable(entry[state:]))
 			}
 			if at == "." {
 				break
@@ -200,7 +186,7 @@ func checkCommitted(ctx context.Context, dir string, d *snapshot.Comparison, onl
 // checkFilters refuses a commit for which git would run a filter of the user's configuration
 // that may run files of the project: the work may have changed these.
 func checkFilters(ctx context.Context, dir string, paths []string) error {
-	out, err := userGit(ctx, dir, paths, "check-attr", "--stdin", "-z", "filter")
+	out, err := console.UserGit(ctx, dir, paths, "check-attr", "--stdin", "-z", "filter")
 	if err != nil {
 		return err
 	}
@@ -213,13 +199,13 @@ func checkFilters(ctx context.Context, dir string, paths []string) error {
 		}
 		seen[name] = true
 		for _, key := range []string{"clean", "process"} {
-			command, err := userGit(ctx, dir, nil, "config", "--default", "", "--get", "filter."+name+"."+key)
+			command, err := console.UserGit(ctx, dir, nil, "config", "--default", "", "--get", "filter."+name+"."+key)
 			if err != nil {
 				return err
 			}
 			if command = strings.TrimSpace(command); filterRunsFiles(dir, command) {
 				return fmt.Errorf("apply --commit: %w: git would run the filter %s (%s), which may run files that the work changed; nothing was applied: "+
-					"apply without --commit, look at the changes, and commit with git", fault.PermissionDenied, printable(name), printable(command))
+					"apply without --commit, look at the changes, and commit with git", fault.PermissionDenied, console.Printable(name), console.Printable(command))
 			}
 		}
 	}
@@ -253,7 +239,7 @@ var pathspecs = []string{"--pathspec-from-file=-", "--pathspec-file-nul"}
 // commitPaths commits files of the work tree. Directories, which git does not have, and
 // removed files that it did not have are left out.
 func (a *command) commitPaths(ctx context.Context, dir string, paths []string, message string) error {
-	out, err := userGit(ctx, dir, nil, "ls-files", "-z")
+	out, err := console.UserGit(ctx, dir, nil, "ls-files", "-z")
 	if err != nil {
 		return err
 	}
@@ -266,20 +252,20 @@ func (a *command) commitPaths(ctx context.Context, dir string, paths []string, m
 		return err != nil && !tracked[name] || err == nil && info.IsDir() && !tracked[name]
 	})
 	if len(paths) == 0 {
-		a.note("nothing to commit: git has no empty directories")
+		a.Note("nothing to commit: git has no empty directories")
 		return nil
 	}
-	if _, err := userGit(ctx, dir, paths, append([]string{"add", "--all"}, pathspecs...)...); err != nil {
+	if _, err := console.UserGit(ctx, dir, paths, append([]string{"add", "--all"}, pathspecs...)...); err != nil {
 		return err
 	}
-	if _, err := userGit(ctx, dir, paths, append([]string{"commit", "--quiet", "--no-verify", "--message", message}, pathspecs...)...); err != nil {
+	if _, err := console.UserGit(ctx, dir, paths, append([]string{"commit", "--quiet", "--no-verify", "--message", message}, pathspecs...)...); err != nil {
 		// The files had no changes that were staged: see checkCommitted.
-		_, rerr := userGit(context.WithoutCancel(ctx), dir, paths, append([]string{"reset", "--quiet"}, pathspecs...)...)
+		_, rerr := console.UserGit(context.WithoutCancel(ctx), dir, paths, append([]string{"reset", "--quiet"}, pathspecs...)...)
 		return errors.Join(err, rerr)
 	}
-	commit, err := userGit(ctx, dir, nil, "rev-parse", "--short", "HEAD")
+	commit, err := console.UserGit(ctx, dir, nil, "rev-parse", "--short", "HEAD")
 	if err == nil {
-		a.note("committed %s", strings.TrimSpace(commit))
+		a.Note("committed %s", strings.TrimSpace(commit))
 	}
 	return err
 }
@@ -293,7 +279,7 @@ func (a *command) workUndoCommand() *cobra.Command {
 		Long: `Take back the last apply to the project, or the last one of the work NAME, which may have been
 discarded. A commit stays: revert it with git.`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: run(func(ctx context.Context, args []string) error {
+		RunE: console.RunE(func(ctx context.Context, args []string) error {
 			e, err := a.workEnv(into == "" && len(args) == 0)
 			if err != nil {
 				return err
@@ -329,7 +315,7 @@ func (a *command) workUndo(ctx context.Context, dir, name string, opts snapshot.
 	real := ""
 	if dir != "" {
 		if real, err = filepath.EvalSymlinks(dir); err != nil {
-			return fmt.Errorf("work: undo in %s: %w", printable(dir), fault.Of(err))
+			return fmt.Errorf("work: undo in %s: %w", console.Printable(dir), fault.Of(err))
 		}
 	}
 	list, err := store.List(ctx)
@@ -348,8 +334,8 @@ func (a *command) workUndo(ctx context.Context, dir, name string, opts snapshot.
 	}
 	switch {
 	case last == nil && name == "":
-		err := fmt.Errorf("work: undo: %w: nothing was applied to %s", fault.NotFound, printable(dir))
-		return say(err, "croft work list lists the works of the project, croft work apply applies one")
+		err := fmt.Errorf("work: undo: %w: nothing was applied to %s", fault.NotFound, console.Printable(dir))
+		return console.Say(err, "croft work list lists the works of the project, croft work apply applies one")
 	case last == nil:
 		return fmt.Errorf("work: undo: %w: no apply of %s is left to take back", fault.NotFound, name)
 	}
@@ -365,12 +351,12 @@ func (a *command) workUndo(ctx context.Context, dir, name string, opts snapshot.
 	if err != nil {
 		return err
 	}
-	what := fmt.Sprintf("the apply of %s of %s", orDash(last.Labels[snapshot.NameLabel]), timeText(last.Created))
+	what := fmt.Sprintf("the apply of %s of %s", console.OrDash(last.Labels[snapshot.NameLabel]), console.TimeText(last.Created))
 	switch {
 	case len(res.Paths) == 0: // an undo that was killed and then completed, or git, did it
-		a.note("%s was taken back already: its files are as before; the next croft work undo is about the apply before it", what)
+		a.Note("%s was taken back already: its files are as before; the next croft work undo is about the apply before it", what)
 	case !opts.DryRun:
-		a.note("took back %s", what)
+		a.Note("took back %s", what)
 	}
 	if !opts.DryRun {
 		// The next undo is about the apply before it.
@@ -378,5 +364,5 @@ func (a *command) workUndo(ctx context.Context, dir, name string, opts snapshot.
 			return err
 		}
 	}
-	return a.printAnswer(res, func(w io.Writer) error { return writeLines(w, res.Paths) })
+	return a.PrintAnswer(res, func(w io.Writer) error { return console.WriteLines(w, res.Paths) })
 }

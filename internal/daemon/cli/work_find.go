@@ -10,12 +10,13 @@ import (
 
 	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/internal/daemon/work"
 	"github.com/croft-run/croft/internal/suggest"
 )
 
 // works lists the works of a project, or all if key is "".
-func works(ctx context.Context, c workspaces, key string) ([]client.Workspace, error) {
+func works(ctx context.Context, c console.Workspaces, key string) ([]client.Workspace, error) {
 	list, err := c.List(ctx, client.Filter{})
 	if err != nil {
 		return nil, err
@@ -34,7 +35,7 @@ type workOf struct {
 
 // findWork returns the work that the first argument names, or the only one of the project,
 // and the other arguments.
-func (a *command) findWork(ctx context.Context, c workspaces, e *workEnv, args []string) (*workOf, []string, error) {
+func (a *command) findWork(ctx context.Context, c console.Workspaces, e *workEnv, args []string) (*workOf, []string, error) {
 	all, err := works(ctx, c, "")
 	if err != nil {
 		return nil, nil, err
@@ -59,7 +60,7 @@ func (a *command) findWork(ctx context.Context, c workspaces, e *workEnv, args [
 	case len(args) > 0 && len(own) == 0:
 		return nil, nil, noWork(args[0], names)
 	case e.project.Dir == "":
-		return nil, nil, usagef("this directory is no project: name a work; croft work list --all lists them")
+		return nil, nil, console.Usagef("this directory is no project: name a work; croft work list --all lists them")
 	case len(own) == 0:
 		return nil, nil, noWorks(e)
 	}
@@ -71,22 +72,22 @@ func (a *command) findWork(ctx context.Context, c workspaces, e *workEnv, args [
 	if len(args) > 0 {
 		hint = suggest.Hint(args[0], names)
 	}
-	return nil, nil, usagef("%s has several works: name one of %s%s", printable(e.project.Dir), strings.Join(names, ", "), hint)
+	return nil, nil, console.Usagef("%s has several works: name one of %s%s", console.Printable(e.project.Dir), strings.Join(names, ", "), hint)
 }
 
 // noWorks is the error for a project without works.
 func noWorks(e *workEnv) error {
-	return fault.Advise(fmt.Errorf("work: %w: the project %s has no work", fault.NotFound, printable(e.project.Dir)),
+	return fault.Advise(fmt.Errorf("work: %w: the project %s has no work", fault.NotFound, console.Printable(e.project.Dir)),
 		"croft work list --all lists those of other projects")
 }
 
 // withWork runs f with the work that the arguments name.
-func (a *command) withWork(ctx context.Context, args []string, f func(c workspaces, w *workOf, rest []string) error) error {
+func (a *command) withWork(ctx context.Context, args []string, f func(c console.Workspaces, w *workOf, rest []string) error) error {
 	e, err := a.workEnv(false)
 	if err != nil {
 		return err
 	}
-	return a.withWorkspaces(ctx, func(c workspaces) error {
+	return a.WithWorkspaces(ctx, func(c console.Workspaces) error {
 		w, rest, err := a.findWork(ctx, c, e, args)
 		if err != nil {
 			return err
@@ -102,7 +103,7 @@ func (w *workOf) dir() (string, error) {
 			"name a directory with --into")
 	}
 	if info, err := os.Stat(w.project); err != nil || !info.IsDir() {
-		return "", fault.Advise(fmt.Errorf("work %s: %w: its project %s was removed; the work is unchanged", w.Name, fault.NotFound, printable(w.project)), "name a directory with --into")
+		return "", fault.Advise(fmt.Errorf("work %s: %w: its project %s was removed; the work is unchanged", w.Name, fault.NotFound, console.Printable(w.project)), "name a directory with --into")
 	}
 	return w.project, nil
 }
@@ -119,7 +120,7 @@ func pathsIn(dir string, paths []string) ([]string, error) {
 		}
 		rel, rerr := filepath.Rel(dir, abs)
 		if err != nil || rerr != nil || !filepath.IsLocal(rel) {
-			return nil, usagef("%s is no work, and as a path it is not in %s", p, dir)
+			return nil, console.Usagef("%s is no work, and as a path it is not in %s", p, dir)
 		}
 		list = append(list, filepath.ToSlash(rel))
 	}
@@ -128,5 +129,5 @@ func pathsIn(dir string, paths []string) ([]string, error) {
 
 // noWork is the error for a name that no work has.
 func noWork(name string, names []string) error {
-	return say(fmt.Errorf("work %q: %w%s", name, fault.NotFound, suggest.Hint(name, names)), "croft work list --all lists the works")
+	return console.Say(fmt.Errorf("work %q: %w%s", name, fault.NotFound, suggest.Hint(name, names)), "croft work list --all lists the works")
 }

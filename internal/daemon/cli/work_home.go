@@ -9,6 +9,7 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/atomicfile"
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/internal/daemon/work"
 	"github.com/croft-run/croft/internal/history"
 	"github.com/croft-run/croft/workspace"
@@ -34,7 +35,7 @@ var ownScripts = append([]string{homeScript, saveScript, "bash -c " + findScript
 
 // savedHome returns the file with the home of a work's agent.
 func (a *command) savedHome(id string) (string, error) {
-	settings, err := a.settings()
+	settings, err := a.Settings()
 	if err != nil {
 		return "", err
 	}
@@ -54,7 +55,7 @@ func (a *command) saveHome(ctx context.Context, ws *workspace.Workspace, agent *
 	case res.StdoutDropped > 0:
 		return fmt.Errorf("%w: the home has more than %d MB", fault.ResourceExhausted, maxHome>>20)
 	case res.ExitCode != 0:
-		return fmt.Errorf("%w: tar: %s", fault.Failed, oneLine(string(res.Stderr)))
+		return fmt.Errorf("%w: tar: %s", fault.Failed, console.OneLine(string(res.Stderr)))
 	}
 	file, err := a.savedHome(ws.ID())
 	if err != nil {
@@ -64,7 +65,7 @@ func (a *command) saveHome(ctx context.Context, ws *workspace.Workspace, agent *
 }
 
 // removeHomes removes the homes of works that do not exist any more.
-func (a *command) removeHomes(ctx context.Context, c workspaces) error {
+func (a *command) removeHomes(ctx context.Context, c console.Workspaces) error {
 	pattern, err := a.savedHome("*")
 	if err != nil {
 		return err

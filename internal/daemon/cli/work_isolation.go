@@ -6,6 +6,7 @@ import (
 	"runtime"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/internal/daemon/work"
 	"github.com/croft-run/croft/provider/sandbox"
 	"github.com/croft-run/croft/workspace"
@@ -17,7 +18,7 @@ import (
 func (a *command) chooseIsolation(ctx context.Context, opts *workOptions) error {
 	level := workspace.Isolation(opts.isolation)
 	if level.Rank() < 0 || level == driver.IsolationContainer || level == driver.IsolationVM {
-		return usagef("--isolation %q: give none, process, bubblewrap, namespaces or gvisor", opts.isolation)
+		return console.Usagef("--isolation %q: give none, process, bubblewrap, namespaces or gvisor", opts.isolation)
 	}
 	opts.start.Isolation = level
 	opts.start.OnHost = level == driver.IsolationNone
@@ -41,16 +42,16 @@ func (a *command) chooseIsolation(ctx context.Context, opts *workOptions) error 
 		name, why string
 	}{
 		{len(opts.allowNet) > 0, "allow-net", "its network is open, and there is no proxy"},
-		{len(opts.policy.secrets) > 0, "secret", "there is no proxy that adds it"},
+		{len(opts.policy.Secrets) > 0, "secret", "there is no proxy that adds it"},
 		{opts.start.ShareLogin, "share-login", "its login is yours already"},
 		{opts.start.InPlace, "in-place", "only the copy protects the project"},
-		{len(opts.host.rw) > 0, "rw", "it uses the paths of this host"},
-		{len(opts.host.ro) > 0, "ro", "it uses the paths of this host"},
-		{len(opts.host.sockets) > 0, "sockets", "it uses those of this host"},
+		{len(opts.host.RW) > 0, "rw", "it uses the paths of this host"},
+		{len(opts.host.RO) > 0, "ro", "it uses the paths of this host"},
+		{len(opts.host.Sockets) > 0, "sockets", "it uses those of this host"},
 		{opts.toolchain, "toolchain", "it uses those of this host"},
 	} {
 		if flag.given {
-			return usagef("--%s is for works in the sandbox; with --isolation %s leave it out: %s", flag.name, level, flag.why)
+			return console.Usagef("--%s is for works in the sandbox; with --isolation %s leave it out: %s", flag.name, level, flag.why)
 		}
 	}
 	return nil
@@ -59,7 +60,7 @@ func (a *command) chooseIsolation(ctx context.Context, opts *workOptions) error 
 // checkYolo refuses an agent that neither asks for permissions nor is confined.
 func checkYolo(start work.Options) error {
 	if start.NoAsk && start.OnHost && start.Isolation.Rank() == 0 {
-		return usagef("--yolo is for works in the sandbox; with --isolation none leave it out: nothing confines an agent that asks for no permissions")
+		return console.Usagef("--yolo is for works in the sandbox; with --isolation none leave it out: nothing confines an agent that asks for no permissions")
 	}
 	return nil
 }
@@ -71,13 +72,13 @@ func checkLinkedGit(start work.Options) error {
 		return nil
 	}
 	return fmt.Errorf("work: %w: .git of %s leads to the repository %s, which git in a copy would change, too, and --isolation none does not prevent it; "+
-		"clone the repository and change to the clone, or leave out --isolation none", fault.Unsupported, printable(start.Project.Dir), printable(start.Project.LinkedGit))
+		"clone the repository and change to the clone, or leave out --isolation none", fault.Unsupported, console.Printable(start.Project.Dir), console.Printable(start.Project.LinkedGit))
 }
 
 // hasSandbox reports whether this system has the provider sandbox. Whether it works is another
 // question.
 func (a *command) hasSandbox(ctx context.Context) bool {
-	for _, p := range a.providers {
+	for _, p := range a.Providers {
 		if p.Kind() == sandbox.Kind {
 			_, err := p.Probe(ctx)
 			return fault.Of(err) != fault.Unsupported
@@ -88,7 +89,7 @@ func (a *command) hasSandbox(ctx context.Context) bool {
 
 // noSandbox is the error of a work on a system without the provider sandbox.
 func (a *command) noSandbox(opts *workOptions) error {
-	what := "-- " + shellText(opts.start.Words)
+	what := "-- " + console.ShellText(opts.start.Words)
 	if agent := opts.start.Agent; agent != nil {
 		what = agent.Name
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/internal/daemon/work"
 	"github.com/croft-run/croft/provider/local"
 	"github.com/croft-run/croft/snapshot"
@@ -44,7 +45,7 @@ func (a *command) workListCommand() *cobra.Command {
 		Use:   "list",
 		Short: "List the works of the project, oldest first",
 		Args:  cobra.NoArgs,
-		RunE: run(func(ctx context.Context, _ []string) error {
+		RunE: console.RunE(func(ctx context.Context, _ []string) error {
 			e, err := a.workEnv(!all)
 			if err != nil {
 				return err
@@ -53,15 +54,15 @@ func (a *command) workListCommand() *cobra.Command {
 			if !all {
 				key = e.project.Key()
 			}
-			return a.withWorkspaces(ctx, func(c workspaces) error { return a.workList(ctx, c, key) })
+			return a.WithWorkspaces(ctx, func(c console.Workspaces) error { return a.workList(ctx, c, key) })
 		}),
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "those of all projects")
 	return cmd
 }
 
-func (a *command) workList(ctx context.Context, c workspaces, key string) error {
-	settings, err := a.settings()
+func (a *command) workList(ctx context.Context, c console.Workspaces, key string) error {
+	settings, err := a.Settings()
 	if err != nil {
 		return err
 	}
@@ -77,21 +78,21 @@ func (a *command) workList(ctx context.Context, c workspaces, key string) error 
 		one.Running = one.Open || a.agentRuns(ctx, ws)
 		list = append(list, one)
 	}
-	return a.printAnswer(list, func(w io.Writer) error {
+	return a.PrintAnswer(list, func(w io.Writer) error {
 		rows := [][]string{{"NAME", "AGENT", "STATE", "ISOLATION", "CREATED", "PROJECT"}}
 		for _, one := range list {
 			state := "ended"
 			if one.Running {
 				state = "running"
 			}
-			rows = append(rows, []string{one.Name, one.Agent, state, one.Isolation, timeText(one.Created), orDash(one.Project)})
+			rows = append(rows, []string{one.Name, one.Agent, state, one.Isolation, console.TimeText(one.Created), console.OrDash(one.Project)})
 		}
-		if err := writeTable(w, rows, "CREATED", "AGENT", "ISOLATION", "PROJECT"); err != nil {
+		if err := console.WriteTable(w, rows, "CREATED", "AGENT", "ISOLATION", "PROJECT"); err != nil {
 			return err
 		}
 		for _, one := range list {
 			if one.Running && !one.Open {
-				a.note("croft: %s runs without a terminal%s; come back with: croft work attach %s", one.Name, one.network, one.Name)
+				a.Note("croft: %s runs without a terminal%s; come back with: croft work attach %s", one.Name, one.network, one.Name)
 			}
 		}
 		return nil
@@ -99,7 +100,7 @@ func (a *command) workList(ctx context.Context, c workspaces, key string) error 
 }
 
 // isOpenWork reports whether a process has a work open.
-func isOpenWork(ctx context.Context, c workspaces, ws client.Workspace) bool {
+func isOpenWork(ctx context.Context, c console.Workspaces, ws client.Workspace) bool {
 	d, err := c.Describe(ctx, ws.ID)
 	return err == nil && slices.ContainsFunc(d.Holders, func(h client.Holder) bool { return !h.Died })
 }
@@ -109,9 +110,9 @@ func isOpenWork(ctx context.Context, c workspaces, ws client.Workspace) bool {
 func (a *command) agentRuns(ctx context.Context, ws client.Workspace) bool {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second) // a guest that runs answers in milliseconds
 	defer cancel()
-	list, err := a.system.RunningSessions(ctx, ws.Kind, ws.ID)
+	list, err := a.System.RunningSessions(ctx, ws.Kind, ws.ID)
 	if err != nil {
-		a.note("croft: %s: can't tell whether its agent runs: %v", ws.Name, err)
+		a.Note("croft: %s: can't tell whether its agent runs: %v", ws.Name, err)
 	}
 	return agentSession(list) != ""
 }
@@ -146,10 +147,10 @@ conversations; --continue lets it continue the last one. --yolo and the other fl
 		}
 		opts.yolo = f.Changed("yolo")
 		if len(args) > 1 {
-			return usagef("croft work attach takes one NAME; write the arguments of the agent after --")
+			return console.Usagef("croft work attach takes one NAME; write the arguments of the agent after --")
 		}
-		return run(func(ctx context.Context, args []string) error {
-			return a.withCroftStatus(a.workAttach(ctx, opts, args))
+		return console.RunE(func(ctx context.Context, args []string) error {
+			return a.WithCroftStatus(a.workAttach(ctx, opts, args))
 		})(cmd, args)
 	}
 	return cmd
@@ -166,7 +167,7 @@ func (a *command) workAttach(ctx context.Context, opts workAttachOptions, args [
 	if err != nil {
 		return err
 	}
-	return a.withWorkspaces(ctx, func(c workspaces) error {
+	return a.WithWorkspaces(ctx, func(c console.Workspaces) error {
 		w, rest, err := a.findWork(ctx, c, e, args)
 		if err != nil {
 			return err
@@ -175,15 +176,15 @@ func (a *command) workAttach(ctx context.Context, opts workAttachOptions, args [
 			return fmt.Errorf("work %q: %w", rest[0], fault.NotFound)
 		}
 		session := ""
-		err = a.withOpened(ctx, c, w.ID, func(ws *workspace.Workspace) error {
+		err = a.WithOpened(ctx, c, w.ID, func(ws *workspace.Workspace) error {
 			list, err := ws.Sessions(ctx)
-			if session = agentSession(list); err == nil && session == "" && a.endsWithUs(ws) {
+			if session = agentSession(list); err == nil && session == "" && a.EndsWithUs(ws) {
 				return checkUnheld(ctx, c, w)
 			}
 			if err != nil || session == "" {
 				return err
 			}
-			return a.attachAgent(ctx, c, ws, w.Workspace, session, client.TerminalOptions{Tail: replayBytes})
+			return a.attachAgent(ctx, c, ws, w.Workspace, session, client.TerminalOptions{Tail: console.ReplayBytes})
 		})
 		if err != nil || session != "" {
 			return err
@@ -215,13 +216,13 @@ func (a *command) workAttach(ctx context.Context, opts workAttachOptions, args [
 		if opts.continues {
 			opts.start.Words = slices.Concat(agent.Continue, opts.start.Words)
 		} else {
-			a.note("croft: the agent of %s had ended; it starts again (--continue continues its last conversation)", w.Name)
+			a.Note("croft: the agent of %s had ended; it starts again (--continue continues its last conversation)", w.Name)
 		}
 		if opts.start.NoAsk && !opts.yolo {
-			a.note("croft: it asks for no permissions, as before; --yolo=false lets it ask")
+			a.Note("croft: it asks for no permissions, as before; --yolo=false lets it ask")
 		}
 		if n := labels[work.ArgsLabel]; n != "" && !given {
-			a.note("croft: the %s argument(s) of its first start are not given again; write those that it needs after --", n)
+			a.Note("croft: the %s argument(s) of its first start are not given again; write those that it needs after --", n)
 		}
 		settings, err := opts.start.Project.LoadSettings(e.data)
 		if err != nil {
@@ -237,7 +238,7 @@ func (a *command) workAttach(ctx context.Context, opts workAttachOptions, args [
 			return err
 		}
 		for _, n := range start.Notes {
-			a.note("croft: %s", n)
+			a.Note("croft: %s", n)
 		}
 		if !maps.Equal(labels, w.Labels) {
 			if _, err := c.Change(ctx, w.ID, client.Change{Labels: &labels}); err != nil {
@@ -261,7 +262,7 @@ func (a *command) workAttach(ctx context.Context, opts workAttachOptions, args [
 
 // checkUnheld refuses to start the agent of a work again that another process has open: its
 // agent runs there, and this process can't attach to it.
-func checkUnheld(ctx context.Context, c workspaces, w *workOf) error {
+func checkUnheld(ctx context.Context, c console.Workspaces, w *workOf) error {
 	d, err := c.Describe(ctx, w.ID)
 	if err != nil {
 		return err
@@ -279,16 +280,16 @@ func (a *command) workShellCommand() *cobra.Command {
 		Use:   "shell [NAME]",
 		Short: "Open a shell in a work",
 		Args:  cobra.MaximumNArgs(1),
-		RunE: run(func(ctx context.Context, args []string) error {
+		RunE: console.RunE(func(ctx context.Context, args []string) error {
 			var name string
-			err := a.withWork(ctx, args, func(_ workspaces, w *workOf, rest []string) error {
+			err := a.withWork(ctx, args, func(_ console.Workspaces, w *workOf, rest []string) error {
 				name = w.ID
 				return noMore(rest)
 			})
 			if err != nil {
 				return err
 			}
-			return a.withCroftStatus(a.wsShell(ctx, wsShellOptions{name: name}))
+			return a.WithCroftStatus(console.Shell(ctx, a.Console, console.ShellOptions{Name: name}))
 		}),
 	}
 }
@@ -307,13 +308,13 @@ func (a *command) workDiffCommand() *cobra.Command {
 		Use:   "diff [NAME] [PATH...]",
 		Short: "Show what a work changed",
 		Args:  cobra.ArbitraryArgs,
-		RunE: run(func(ctx context.Context, args []string) error {
+		RunE: console.RunE(func(ctx context.Context, args []string) error {
 			if opts.stat && opts.nameOnly {
-				return usagef("--stat and --name-only exclude each other: give one")
+				return console.Usagef("--stat and --name-only exclude each other: give one")
 			}
 			opts.Text = !opts.nameOnly
 			var id string
-			err := a.withWork(ctx, args, func(_ workspaces, w *workOf, rest []string) (err error) {
+			err := a.withWork(ctx, args, func(_ console.Workspaces, w *workOf, rest []string) (err error) {
 				id = w.ID
 				if len(rest) > 0 {
 					opts.project = w.project
@@ -343,33 +344,33 @@ func (a *command) workDiscardCommand() *cobra.Command {
 first. Otherwise croft asks if a work runs, or has changes, ignored files or commits that the project does
 not have. Without a terminal to ask on it needs --yes then.`,
 		Args: cobra.ArbitraryArgs,
-		RunE: run(func(ctx context.Context, args []string) error {
+		RunE: console.RunE(func(ctx context.Context, args []string) error {
 			if all && len(args) > 0 {
-				return usagef("--all takes no names: it removes all works of the project")
+				return console.Usagef("--all takes no names: it removes all works of the project")
 			}
 			e, err := a.workEnv(all)
 			if err != nil {
 				return err
 			}
-			return a.withWorkspaces(ctx, func(c workspaces) error {
+			return a.WithWorkspaces(ctx, func(c console.Workspaces) error {
 				names, err := a.chosenWorks(ctx, c, e, all, yes, args)
 				if err != nil || len(names) == 0 {
 					return err
 				}
-				defer a.housekeep(ctx)
-				return errors.Join(a.wsRm(ctx, c, names), a.removeHomes(ctx, c))
+				defer a.Housekeep(ctx)
+				return errors.Join(console.Remove(ctx, a.Console, c, names), a.removeHomes(ctx, c))
 			})
 		}),
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "all works of the project in the current directory")
-	registerYes(cmd.Flags(), &yes)
+	console.RegisterYes(cmd.Flags(), &yes)
 	return cmd
 }
 
 // chosenWorks returns the names of the works to remove: those that args name, the only one
 // of the project, or all of the project. The user is asked about all, and about a work that
 // runs or of which something would be lost. If one of the names is unknown, none is removed.
-func (a *command) chosenWorks(ctx context.Context, c workspaces, e *workEnv, all, yes bool, args []string) ([]string, error) {
+func (a *command) chosenWorks(ctx context.Context, c console.Workspaces, e *workEnv, all, yes bool, args []string) ([]string, error) {
 	if len(args) == 0 && !all {
 		w, _, err := a.findWork(ctx, c, e, nil)
 		if err != nil {
@@ -407,13 +408,13 @@ func (a *command) chosenWorks(ctx context.Context, c workspaces, e *workEnv, all
 			ask = true
 		}
 	}
-	return a.confirmRemoval(names, "work", yes || !ask)
+	return a.ConfirmRemoval(names, "work", yes || !ask)
 }
 
 // mayDiscard reports whether a work has ended and the project has all of it. Else it says what not.
-func (a *command) mayDiscard(ctx context.Context, c workspaces, w *workOf) bool {
+func (a *command) mayDiscard(ctx context.Context, c console.Workspaces, w *workOf) bool {
 	if isOpenWork(ctx, c, w.Workspace) || a.agentRuns(ctx, w.Workspace) {
-		a.note("croft: %s runs", w.Name)
+		a.Note("croft: %s runs", w.Name)
 		return false
 	}
 	return a.allApplied(ctx, c, w)
@@ -428,7 +429,7 @@ func (a *command) workAllowCommand() *cobra.Command {
 project. *.HOST is its subdomains, * every public host; @npm, @pypi, @go and @cargo are registries.
 --remove forgets hosts; those of the agent's model stay.`,
 		Args: cobra.MinimumNArgs(1),
-		RunE: run(func(ctx context.Context, args []string) error {
+		RunE: console.RunE(func(ctx context.Context, args []string) error {
 			e, err := a.workEnv(true)
 			if err != nil {
 				return err
@@ -445,9 +446,9 @@ project. *.HOST is its subdomains, * every public host; @npm, @pypi, @go and @ca
 				return err
 			}
 			settings.Allow = work.Add(settings.Allow, args...)
-			return a.withWorkspaces(ctx, func(c workspaces) error {
+			return a.WithWorkspaces(ctx, func(c console.Workspaces) error {
 				err := a.changeAllowed(ctx, c, e, settings, false, func(allow []workspace.NetRule) []workspace.NetRule { return slices.Concat(allow, rules) })
-				a.note("croft: further works of this project may reach %s, too", hostsText(args))
+				a.Note("croft: further works of this project may reach %s, too", hostsText(args))
 				return err
 			})
 		}),
@@ -461,38 +462,38 @@ func hostsText(hosts []string) string {
 	if slices.Contains(hosts, "*") {
 		return "every public host"
 	}
-	return printable(strings.Join(hosts, ", "))
+	return console.Printable(strings.Join(hosts, ", "))
 }
 
 // workForbid takes back that the works of a project may reach hosts.
 func (a *command) workForbid(ctx context.Context, e *workEnv, settings work.Settings, hosts []string) error {
-	config, err := a.settings()
+	config, err := a.Settings()
 	if err != nil {
 		return err
 	}
 	var rules []workspace.NetRule
 	for _, host := range hosts {
 		if !slices.Contains(settings.Allow, host) {
-			return fmt.Errorf("work: host %q: %w: allowed for this project are: %s", host, fault.NotFound, cmp.Or(printable(strings.Join(settings.Allow, ", ")), "none"))
+			return fmt.Errorf("work: host %q: %w: allowed for this project are: %s", host, fault.NotFound, cmp.Or(console.Printable(strings.Join(settings.Allow, ", ")), "none"))
 		}
 		named, err := config.ExpandHosts([]string{host})
 		for _, at := range named {
-			one, perr := parseRule("croft work allow", at)
+			one, perr := console.ParseRule("croft work allow", at)
 			if err == nil && perr == nil { // what is no rule is in no policy
 				rules = append(rules, one)
 			}
 		}
 	}
 	settings.Allow = slices.DeleteFunc(settings.Allow, func(host string) bool { return slices.Contains(hosts, host) })
-	return a.withWorkspaces(ctx, func(c workspaces) error {
+	return a.WithWorkspaces(ctx, func(c console.Workspaces) error {
 		err := a.changeAllowed(ctx, c, e, settings, true, func(allow []workspace.NetRule) []workspace.NetRule { return work.Without(allow, rules) })
-		a.note("croft: forgotten for this project: %s", printable(strings.Join(hosts, ", ")))
+		a.Note("croft: forgotten for this project: %s", console.Printable(strings.Join(hosts, ", ")))
 		return err
 	})
 }
 
 // changeAllowed saves the settings of a project, and changes the rules of its works.
-func (a *command) changeAllowed(ctx context.Context, c workspaces, e *workEnv, settings work.Settings, remove bool,
+func (a *command) changeAllowed(ctx context.Context, c console.Workspaces, e *workEnv, settings work.Settings, remove bool,
 	change func([]workspace.NetRule) []workspace.NetRule) error {
 	if err := e.project.Save(e.data, settings); err != nil {
 		return err
@@ -509,13 +510,13 @@ func (a *command) changeAllowed(ctx context.Context, c workspaces, e *workEnv, s
 }
 
 // changeAllowedOf changes the rules of a work.
-func (a *command) changeAllowedOf(ctx context.Context, c workspaces, ws client.Workspace, remove bool, change func([]workspace.NetRule) []workspace.NetRule) error {
+func (a *command) changeAllowedOf(ctx context.Context, c console.Workspaces, ws client.Workspace, remove bool, change func([]workspace.NetRule) []workspace.NetRule) error {
 	verb := "reaches"
 	if remove {
 		verb = "no longer reaches"
 	}
 	if ws.Kind == local.Kind {
-		a.note("croft: %s reaches them %s: its network is open", ws.Name, map[bool]string{false: "already", true: "still"}[remove])
+		a.Note("croft: %s reaches them %s: its network is open", ws.Name, map[bool]string{false: "already", true: "still"}[remove])
 		return nil
 	}
 	policy := ws.Policy
@@ -524,19 +525,19 @@ func (a *command) changeAllowedOf(ctx context.Context, c workspaces, ws client.W
 	if err != nil && !remove && !isOpenWork(ctx, c, ws) && !a.agentRuns(ctx, ws) {
 		// Such as a secret that is not set in this shell: the next start of the agent adds the
 		// rules of the project, with the secrets that there are then.
-		a.note("croft: %s reaches them from its next start on: croft work attach %[1]s", ws.Name)
+		a.Note("croft: %s reaches them from its next start on: croft work attach %[1]s", ws.Name)
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", ws.Name, err)
 	}
-	a.note("croft: %s %s them now", ws.Name, verb)
+	a.Note("croft: %s %s them now", ws.Name, verb)
 	return nil
 }
 
 // changesText counts changes.
 func changesText(s snapshot.Stats) string {
-	return fmt.Sprintf("%s, +%d -%d", countText(s.Files(), "file"), s.LinesAdded, s.LinesRemoved)
+	return fmt.Sprintf("%s, +%d -%d", console.CountText(s.Files(), "file"), s.LinesAdded, s.LinesRemoved)
 }
 
 // registries are the named rules of registries, by the files of a project that needs them.
@@ -553,10 +554,10 @@ var registries = []struct {
 // askRegistries asks the user, once for each project and registry, whether agents may reach
 // the registries of the project's package managers. Without a terminal it allows none.
 func (a *command) askRegistries(e *workEnv, settings *work.Settings) error {
-	if !a.onTerminal() || a.json {
+	if !a.OnTerminal() || a.JSON {
 		return nil
 	}
-	config, err := a.settings()
+	config, err := a.Settings()
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/daemon/app"
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/snapshot"
 )
 
@@ -56,7 +57,7 @@ func addRequest(all map[string]*hostUse, e event.Event) {
 
 // workEvents passes the events of a workspace to f, from the files of the data directory.
 func (a *command) workEvents(id string, f func(e event.Event)) error {
-	settings, err := a.settings()
+	settings, err := a.Settings()
 	if err != nil {
 		return err
 	}
@@ -78,7 +79,7 @@ func (a *command) workEvents(id string, f func(e event.Event)) error {
 }
 
 // workHosts returns the hosts that a work asked for, sorted.
-func (a *command) workHosts(_ context.Context, _ workspaces, id string) ([]hostUse, error) {
+func (a *command) workHosts(_ context.Context, _ console.Workspaces, id string) ([]hostUse, error) {
 	all := map[string]*hostUse{}
 	err := a.workEvents(id, func(e event.Event) {
 		if e.Kind == event.EgressRequest {
@@ -125,8 +126,8 @@ func (a *command) workLogCommand() *cobra.Command {
 		Use:   "log [NAME]",
 		Short: "Show the commands that croft started in a work, the hosts that it asked for, and the files that it changed",
 		Args:  cobra.MaximumNArgs(1),
-		RunE: run(func(ctx context.Context, args []string) error {
-			return a.withWork(ctx, args, func(c workspaces, w *workOf, rest []string) error {
+		RunE: console.RunE(func(ctx context.Context, args []string) error {
+			return a.withWork(ctx, args, func(c console.Workspaces, w *workOf, rest []string) error {
 				if err := noMore(rest); err != nil {
 					return err
 				}
@@ -136,7 +137,7 @@ func (a *command) workLogCommand() *cobra.Command {
 	}
 }
 
-func (a *command) workLog(ctx context.Context, c workspaces, w *workOf) error {
+func (a *command) workLog(ctx context.Context, c console.Workspaces, w *workOf) error {
 	log := workLog{Commands: []loggedCommand{}, Files: []loggedFile{}, NetworkOpen: w.Policy.Network.Open}
 	err := a.workEvents(w.ID, func(e event.Event) {
 		text, ok := e.Fields[event.FieldCommand].(string)
@@ -177,18 +178,18 @@ func (a *command) workLog(ctx context.Context, c workspaces, w *workOf) error {
 		}
 	}
 	slices.SortFunc(log.Applied, func(x, y loggedApply) int { return x.Time.Compare(y.Time) })
-	return a.printAnswer(log, func(w io.Writer) error { return log.write(w) })
+	return a.PrintAnswer(log, func(w io.Writer) error { return log.write(w) })
 }
 
 func (l workLog) write(w io.Writer) error {
 	rows := [][]string{{"COMMANDS", ""}}
 	for _, c := range l.Commands {
 		const most = 100
-		text := oneLine(c.Command)
+		text := console.OneLine(c.Command)
 		if len(text) > most {
 			text = strings.ToValidUTF8(text[:most], "") + "..."
 		}
-		rows = append(rows, []string{timeText(c.Time), strings.TrimSpace(text + " " + c.Code)})
+		rows = append(rows, []string{console.TimeText(c.Time), strings.TrimSpace(text + " " + c.Code)})
 	}
 	rows = append(rows, []string{"HOSTS", ""})
 	if l.NetworkOpen {
@@ -197,13 +198,13 @@ func (l workLog) write(w io.Writer) error {
 	for _, h := range l.Hosts {
 		var text []string
 		if h.Reached > 0 {
-			text = append(text, "reached "+countText(h.Reached, "time"))
+			text = append(text, "reached "+console.CountText(h.Reached, "time"))
 		}
 		if h.Failed > 0 {
-			text = append(text, "not reached "+countText(h.Failed, "time"))
+			text = append(text, "not reached "+console.CountText(h.Failed, "time"))
 		}
 		if h.Refused > 0 {
-			text = append(text, "refused "+countText(h.Refused, "time"))
+			text = append(text, "refused "+console.CountText(h.Refused, "time"))
 		}
 		rows = append(rows, []string{h.Host, strings.Join(text, ", ")})
 	}
@@ -215,7 +216,7 @@ func (l workLog) write(w io.Writer) error {
 		rows = append(rows, []string{"APPLIED", ""})
 	}
 	for _, p := range l.Applied {
-		rows = append(rows, []string{timeText(p.Time), p.Dir})
+		rows = append(rows, []string{console.TimeText(p.Time), p.Dir})
 	}
-	return writeTable(w, rows)
+	return console.WriteTable(w, rows)
 }

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/internal/history"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace"
@@ -20,31 +21,31 @@ type lostWork struct {
 
 // allApplied reports whether the project of a work has all of it. If not, it says what
 // is missing.
-func (a *command) allApplied(ctx context.Context, c workspaces, w *workOf) bool {
+func (a *command) allApplied(ctx context.Context, c console.Workspaces, w *workOf) bool {
 	if w.Dir != "" { // in place: there is nothing to apply
 		return true
 	}
 	lost := &lostWork{}
 	dir, err := w.dir()
 	if err == nil {
-		err = a.withOpened(ctx, c, w.ID, func(ws *workspace.Workspace) (err error) {
+		err = a.WithOpened(ctx, c, w.ID, func(ws *workspace.Workspace) (err error) {
 			lost, err = findLost(ctx, ws, dir)
 			return err
 		})
 	}
 	if err != nil {
-		a.note("croft: the changes of %s may be missing in the project: %v", w.Name, err)
+		a.Note("croft: the changes of %s may be missing in the project: %v", w.Name, err)
 		return false
 	}
 	if lost.changes > 0 {
-		a.note("croft: the project does not have %s of %s", countText(lost.changes, "change"), w.Name)
+		a.Note("croft: the project does not have %s of %s", console.CountText(lost.changes, "change"), w.Name)
 	}
 	if len(lost.ignored) > 0 {
-		a.note("croft: the project does not have %s of %s (croft work apply --ignored): %s", countText(len(lost.ignored), "ignored file"), w.Name, firstPaths(lost.ignored, len(lost.ignored)))
+		a.Note("croft: the project does not have %s of %s (croft work apply --ignored): %s", console.CountText(len(lost.ignored), "ignored file"), w.Name, firstPaths(lost.ignored, len(lost.ignored)))
 	}
 	for _, g := range lost.commits {
-		a.note("croft: the project does not have the history of %s in %s (croft work apply --commits): %s, %s",
-			printable(g.Path), w.Name, countText(g.Commits, "commit"), countText(g.Refs, "ref"))
+		a.Note("croft: the project does not have the history of %s in %s (croft work apply --commits): %s, %s",
+			console.Printable(g.Path), w.Name, console.CountText(g.Commits, "commit"), console.CountText(g.Refs, "ref"))
 	}
 	return lost.changes+len(lost.ignored)+len(lost.commits) == 0
 }

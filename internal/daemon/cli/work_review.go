@@ -14,6 +14,7 @@ import (
 
 	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/internal/daemon/work"
 	"github.com/croft-run/croft/internal/history"
 	"github.com/croft-run/croft/internal/plaintext"
@@ -41,9 +42,9 @@ Without one, or with TERM=dumb, each change is a question, and the answers are l
 
 ` + linesHelp,
 		Args: cobra.ArbitraryArgs,
-		RunE: run(func(ctx context.Context, args []string) error {
+		RunE: console.RunE(func(ctx context.Context, args []string) error {
 			var w *workOf
-			err := a.withWork(ctx, args, func(_ workspaces, found *workOf, rest []string) (err error) {
+			err := a.withWork(ctx, args, func(_ console.Workspaces, found *workOf, rest []string) (err error) {
 				w, opts.name = found, found.Name
 				if opts.dir = opts.into; opts.dir == "" {
 					if opts.dir, err = w.dir(); err != nil {
@@ -160,7 +161,7 @@ func (r *review) takenAutorun() int {
 
 // summary says in a few words what is taken.
 func (r *review) summary() string {
-	return fmt.Sprintf("taken: %d of %s, in %s", countTaken(r.parts), countText(len(r.parts), "change"), countText(len(r.takenFiles()), "file"))
+	return fmt.Sprintf("taken: %d of %s, in %s", countTaken(r.parts), console.CountText(len(r.parts), "change"), console.CountText(len(r.takenFiles()), "file"))
 }
 
 // patch returns a part as a patch.
@@ -223,15 +224,15 @@ type reviewer struct {
 // keep takes a snapshot of a work in which something runs, and may change files meanwhile:
 // the snapshot is what is shown and applied. The caller calls release.
 func (r *reviewer) keep(ctx context.Context) (release func(), err error) {
-	err = r.a.withWorkspaces(ctx, func(c workspaces) error {
-		running, err := r.a.system.RunningSessions(ctx, r.w.Kind, r.w.ID)
+	err = r.a.WithWorkspaces(ctx, func(c console.Workspaces) error {
+		running, err := r.a.System.RunningSessions(ctx, r.w.Kind, r.w.ID)
 		if err == nil && len(running) == 0 {
 			return nil // a snapshot would store ignored files, too
 		}
-		return r.a.withOpened(ctx, c, r.w.ID, func(ws *workspace.Workspace) error {
+		return r.a.WithOpened(ctx, c, r.w.ID, func(ws *workspace.Workspace) error {
 			info, err := ws.Snapshot(ctx, &driver.SnapshotOptions{Labels: map[string]string{snapshot.CauseLabel: "review"}})
 			for _, skip := range info.Missing {
-				r.a.note("left out: %s: %s", printable(skip.Path), skip.Reason)
+				r.a.Note("left out: %s: %s", console.Printable(skip.Path), skip.Reason)
 			}
 			r.opts.to = info.ID
 			return err
@@ -241,11 +242,13 @@ func (r *reviewer) keep(ctx context.Context) (release func(), err error) {
 		if r.opts.to == "" {
 			return
 		}
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), console.StopTimeout)
 		defer cancel()
-		err := r.a.withAttached(ctx, r.w.ID, func(_ workspaces, ws *workspace.Workspace) error { return ws.DeleteSnapshot(ctx, r.opts.to, nil) })
+		err := r.a.WithAttached(ctx, r.w.ID, func(_ console.Workspaces, ws *workspace.Workspace) error {
+			return ws.DeleteSnapshot(ctx, r.opts.to, nil)
+		})
 		if err != nil && fault.Of(err) != fault.NotFound { // it was removed with the work
-			r.a.note("croft: the snapshot %s of the review is left: %v", r.opts.to, err)
+			r.a.Note("croft: the snapshot %s of the review is left: %v", r.opts.to, err)
 		}
 	}, err
 }
@@ -261,7 +264,7 @@ func (r *reviewer) run(ctx context.Context) error {
 		return err
 	}
 	defer release()
-	err = r.a.withWorkspaces(ctx, func(c workspaces) error {
+	err = r.a.WithWorkspaces(ctx, func(c console.Workspaces) error {
 		d, err := fetchDiff(ctx, c, r.w.ID, client.DiffOptions{To: r.opts.to, Text: true, Paths: r.opts.apply.Only})
 		if err != nil {
 			return err
@@ -275,7 +278,7 @@ func (r *reviewer) run(ctx context.Context) error {
 		return err
 	}
 	if len(r.files) == 0 {
-		r.a.note("nothing changed")
+		r.a.Note("nothing changed")
 		return nil
 	}
 	dialog := r.askInLines
@@ -284,7 +287,7 @@ func (r *reviewer) run(ctx context.Context) error {
 	}
 	apply, err := dialog(ctx)
 	if err != nil || !apply {
-		r.a.note("nothing was applied")
+		r.a.Note("nothing was applied")
 		return err
 	}
 	opts := r.opts
@@ -300,7 +303,7 @@ func (r *reviewer) runTests(ctx context.Context, w io.Writer) (outcome string, e
 	if len(paths) == 0 {
 		return "", fmt.Errorf("test: %w: nothing is taken", fault.WrongState)
 	}
-	err = r.a.withWorkspaces(ctx, func(c workspaces) error {
+	err = r.a.WithWorkspaces(ctx, func(c console.Workspaces) error {
 		origin, err := r.a.originOf(ctx, c, r.w.ID)
 		if err != nil {
 			return err
@@ -314,8 +317,8 @@ func (r *reviewer) runTests(ctx context.Context, w io.Writer) (outcome string, e
 }
 
 // originOf returns the snapshot that a work started from; "" for one that started empty.
-func (a *command) originOf(ctx context.Context, c workspaces, id string) (origin string, err error) {
-	err = a.withOpened(ctx, c, id, func(ws *workspace.Workspace) error {
+func (a *command) originOf(ctx context.Context, c console.Workspaces, id string) (origin string, err error) {
+	err = a.WithOpened(ctx, c, id, func(ws *workspace.Workspace) error {
 		list, err := ws.Snapshots(ctx, &driver.ListSnapshotsOptions{Origin: true})
 		if err == nil && len(list) > 0 {
 			origin = list[len(list)-1].ID
@@ -327,11 +330,11 @@ func (a *command) originOf(ctx context.Context, c workspaces, id string) (origin
 
 // applyTo applies changes, as they were shown, to a fork of the work.
 func (r *reviewer) applyTo(ctx context.Context, fork string, paths []string, hunks snapshot.Hunks) error {
-	source, err := r.a.system.Registry.Acquire(ctx, r.w.ID)
+	source, err := r.a.System.Registry.Acquire(ctx, r.w.ID)
 	if err != nil {
 		return err
 	}
-	target, err := r.a.system.Registry.Acquire(ctx, fork)
+	target, err := r.a.System.Registry.Acquire(ctx, fork)
 	if err != nil {
 		return err
 	}
@@ -354,14 +357,14 @@ func (c cleanWriter) Write(data []byte) (int, error) {
 
 // testFork forks a workspace, prepares the fork, runs the tests of the project in it, and
 // removes it. Output goes to w. It returns the outcome in a few words.
-func (a *command) testFork(ctx context.Context, c workspaces, id string, opts client.ForkOptions, test string, prepare func(id string) error, w io.Writer) (outcome string, err error) {
-	opts.Labels = a.runLabels()
+func (a *command) testFork(ctx context.Context, c console.Workspaces, id string, opts client.ForkOptions, test string, prepare func(id string) error, w io.Writer) (outcome string, err error) {
+	opts.Labels = console.RunLabels(a.Console)
 	forked, err := c.Fork(ctx, id, opts)
 	if err != nil {
 		return "", err
 	}
 	fork := forked.Workspaces[0].ID
-	defer func() { err = errors.Join(err, destroyWorkspace(ctx, c, fork)) }()
+	defer func() { err = errors.Join(err, console.DestroyWorkspace(ctx, c, fork)) }()
 	if prepare != nil {
 		if err := prepare(fork); err != nil {
 			return "", err
@@ -373,8 +376,8 @@ func (a *command) testFork(ctx context.Context, c workspaces, id string, opts cl
 			return "", err
 		}
 	}
-	err = a.withOpened(ctx, c, fork, func(ws *workspace.Workspace) error {
-		cmd.OnStdout, cmd.OnStderr, cmd.MaxOutput = writeTo(w), writeTo(w), 1
+	err = a.WithOpened(ctx, c, fork, func(ws *workspace.Workspace) error {
+		cmd.OnStdout, cmd.OnStderr, cmd.MaxOutput = console.WriteTo(w), console.WriteTo(w), 1
 		res, err := ws.Run(ctx, cmd)
 		switch {
 		case err != nil:
@@ -391,7 +394,7 @@ func (a *command) testFork(ctx context.Context, c workspaces, id string, opts cl
 }
 
 // testCommand returns the command that runs all tests of the project in a workspace.
-func testCommand(ctx context.Context, c workspaces, id string) (driver.Command, error) {
+func testCommand(ctx context.Context, c console.Workspaces, id string) (driver.Command, error) {
 	api, err := c.API(ctx)
 	if err != nil {
 		return driver.Command{}, err
@@ -443,12 +446,12 @@ whether the project's tests pass with all its changes. The tests run in a fork o
 the project as it was when the work started: what fails there is not the agent's doing. Apply the best with croft work apply
 NAME, or parts of several with croft work apply NAME PATH.`,
 		Args: cobra.ArbitraryArgs,
-		RunE: run(func(ctx context.Context, args []string) error {
+		RunE: console.RunE(func(ctx context.Context, args []string) error {
 			e, err := a.workEnv(len(args) == 0)
 			if err != nil {
 				return err
 			}
-			return a.withWorkspaces(ctx, func(c workspaces) error {
+			return a.WithWorkspaces(ctx, func(c console.Workspaces) error {
 				key := ""
 				if len(args) == 0 {
 					key = e.project.Key()
@@ -480,13 +483,13 @@ NAME, or parts of several with croft work apply NAME PATH.`,
 	return cmd
 }
 
-func (a *command) workCompare(ctx context.Context, c workspaces, list []client.Workspace, test string, noTest bool) error {
+func (a *command) workCompare(ctx context.Context, c console.Workspaces, list []client.Workspace, test string, noTest bool) error {
 	all := []comparedWork{}
 	files := []string{}
 	tests := func(id string, opts client.ForkOptions) string {
 		outcome, err := a.testFork(ctx, c, id, opts, test, nil, io.Discard)
 		if err != nil {
-			outcome = "not run: " + oneLine(err.Error())
+			outcome = "not run: " + console.OneLine(err.Error())
 		}
 		return outcome
 	}
@@ -518,7 +521,7 @@ func (a *command) workCompare(ctx context.Context, c workspaces, list []client.W
 		all = append(all, one)
 	}
 	slices.Sort(files)
-	return a.printAnswer(all, func(w io.Writer) error {
+	return a.PrintAnswer(all, func(w io.Writer) error {
 		head, agents, lines, tests := []string{""}, []string{"agent"}, []string{"changed"}, []string{"tests"}
 		if len(outcomes) == 1 {
 			starts = starts[:1]
@@ -526,13 +529,13 @@ func (a *command) workCompare(ctx context.Context, c workspaces, list []client.W
 		}
 		columns := slices.Concat(starts, all)
 		for i, one := range columns {
-			head, agents = append(head, one.Name), append(agents, orDash(one.Agent))
+			head, agents = append(head, one.Name), append(agents, console.OrDash(one.Agent))
 			changes := changesText(one.Stats)
 			if i < len(starts) {
 				changes = "-"
 			}
 			lines = append(lines, changes)
-			tests = append(tests, orDash(one.Tests))
+			tests = append(tests, console.OrDash(one.Tests))
 		}
 		rows := [][]string{head, agents, lines, tests}
 		for _, f := range files {
@@ -542,10 +545,10 @@ func (a *command) workCompare(ctx context.Context, c workspaces, list []client.W
 				if s, ok := one.Files[f]; ok {
 					cell = strings.TrimSpace(fmt.Sprintf("%s +%d -%d", s.Kind, s.LinesAdded, s.LinesRemoved))
 				}
-				row = append(row, orDash(cell))
+				row = append(row, console.OrDash(cell))
 			}
 			rows = append(rows, row)
 		}
-		return writeTable(w, rows)
+		return console.WriteTable(w, rows)
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 )
 
 const linesHelp = `  y  take this change            n  leave it
@@ -50,7 +51,7 @@ func (r *reviewer) askInLines(ctx context.Context) (apply bool, err error) {
 			take(false, r.parts[at:])
 			at = len(r.parts)
 		default:
-			r.a.note("%s", linesHelp)
+			r.a.Note("%s", linesHelp)
 		}
 	}
 	for {
@@ -58,7 +59,7 @@ func (r *reviewer) askInLines(ctx context.Context) (apply bool, err error) {
 		if countTaken(r.parts) == 0 {
 			return false, nil
 		}
-		answer, err := r.askInput(fmt.Sprintf("Apply it to %s [y,n,t]? ", printable(r.opts.dir)))
+		answer, err := r.askInput(fmt.Sprintf("Apply it to %s [y,n,t]? ", console.Printable(r.opts.dir)))
 		if err != nil {
 			return false, err
 		}
@@ -81,20 +82,20 @@ func (r *reviewer) askInput(question string) (string, error) {
 
 // summarize prints what is taken.
 func (r *reviewer) summarize() {
-	r.a.note("%s", r.summary())
+	r.a.Note("%s", r.summary())
 	for _, ch := range r.takenFiles() {
-		r.a.note("  %s%s", printable(ch.Path), autorunMark(ch))
+		r.a.Note("  %s%s", console.Printable(ch.Path), autorunMark(ch))
 	}
 	if n := r.takenAutorun(); n > 0 && !r.opts.apply.Autorun {
-		r.a.note("%s left out: croft work apply --allow-autorun PATH applies them", countText(n, "autorun file"))
+		r.a.Note("%s left out: croft work apply --allow-autorun PATH applies them", console.CountText(n, "autorun file"))
 	}
 }
 
 func (r *reviewer) testInLines(ctx context.Context) {
 	outcome, err := r.runTests(ctx, r.a.Out)
 	if err != nil {
-		r.a.note("%v", err)
+		r.a.Note("%v", err)
 		return
 	}
-	r.a.note("tests: %s", outcome)
+	r.a.Note("tests: %s", outcome)
 }

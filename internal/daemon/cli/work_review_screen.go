@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -71,7 +72,7 @@ type changeLine struct {
 // askOnScreen is askInLines on the whole terminal.
 func (r *reviewer) askOnScreen(ctx context.Context) (apply bool, err error) {
 	wake := make(chan struct{}, 1)
-	s := &reviewScreen{review: r.review, name: r.w.Name, dir: r.opts.dir, colour: useColour(r.a.Out), autorun: r.opts.apply.Autorun}
+	s := &reviewScreen{review: r.review, name: r.w.Name, dir: r.opts.dir, colour: console.UseColour(r.a.Out), autorun: r.opts.apply.Autorun}
 	var notes bytes.Buffer // would disturb the screen
 	stderr := r.a.Err
 	r.a.Err = &notes
@@ -260,10 +261,10 @@ func (s *reviewScreen) frame(size driver.Size) []string {
 	case askingApply:
 		leftOut, how := "", ""
 		if n := s.takenAutorun(); n > 0 && !s.autorun {
-			leftOut, how = fmt.Sprintf(" (%s left out)", countText(n, "autorun file")), "; autorun files: croft work apply --allow-autorun PATH"
+			leftOut, how = fmt.Sprintf(" (%s left out)", console.CountText(n, "autorun file")), "; autorun files: croft work apply --allow-autorun PATH"
 		}
 		hint = fmt.Sprintf("Apply %s of %s%s? y: yes  n: leave, apply nothing  esc: back  (to %s%s)",
-			countText(countTaken(s.parts), "change"), countText(len(s.takenFiles()), "file"), leftOut, printable(s.dir), how)
+			console.CountText(countTaken(s.parts), "change"), console.CountText(len(s.takenFiles()), "file"), leftOut, console.Printable(s.dir), how)
 		body = s.reviewLines(size.Cols, height)
 	default:
 		body = s.reviewLines(size.Cols, height)
@@ -290,7 +291,7 @@ func (s *reviewScreen) reviewLines(cols, height int) []string {
 	const least = 24
 	left := least
 	for _, ch := range s.files {
-		left = max(left, len(printable(ch.Path))+len("> [x] M  +9999 -9999")+len(autorunMark(ch)))
+		left = max(left, len(console.Printable(ch.Path))+len("> [x] M  +9999 -9999")+len(autorunMark(ch)))
 	}
 	left = min(left, cols*2/5)
 	files, changes := s.fileLines(left, height), s.changeLines(cols-left-1, height)
@@ -345,7 +346,7 @@ func (s *reviewScreen) fileLines(cols, count int) []string {
 		if room < len("a.txt") {
 			counts, room = "", cols-len(head)
 		}
-		line := fitColumns(head+fitColumns(cutStart(printable(ch.Path), room), room)+counts, cols)
+		line := fitColumns(head+fitColumns(cutStart(console.Printable(ch.Path), room), room)+counts, cols)
 		switch {
 		case i == s.file && !s.inHunks:
 			line = styled(styleReverse, line)
@@ -432,11 +433,11 @@ func (s *reviewScreen) linesOf(cols int) []changeLine {
 	part := -1
 	if s.partsOf(s.file)[0].hunk == 0 {
 		part = 0
-		for i, text := range wrapColumns(string(ch.Kind)+": "+printable(ch.Path), cols-gutter-marks) {
+		for i, text := range wrapColumns(string(ch.Kind)+": "+console.Printable(ch.Path), cols-gutter-marks) {
 			lines = append(lines, changeLine{text, styleBold, part, i == 0})
 		}
 	}
-	for line := range strings.Lines(printableText(b.String())) {
+	for line := range strings.Lines(console.PrintableText(b.String())) {
 		line = strings.TrimSuffix(line, "\n")
 		room, style := cols-gutter, patchColour(line)
 		first := strings.HasPrefix(line, "@@") && part+1 < len(s.partsOf(s.file))
@@ -455,7 +456,7 @@ func (s *reviewScreen) linesOf(cols int) []changeLine {
 // testLines returns the last lines of the output of the tests.
 func (s *reviewScreen) testLines(cols, count int) []string {
 	var all []string
-	for line := range strings.Lines(printableText(s.tests.text())) {
+	for line := range strings.Lines(console.PrintableText(s.tests.text())) {
 		all = append(all, wrapColumns(strings.TrimSuffix(line, "\n"), cols)...)
 	}
 	s.page, s.bottom = count, max(0, len(all)-count)
@@ -513,7 +514,7 @@ func (o *testOutput) end(outcome string, err error) {
 	case fault.Of(err) == fault.Canceled:
 		o.result = "stopped"
 	case err != nil:
-		o.result = "not run: " + printable(oneLine(err.Error()))
+		o.result = "not run: " + console.Printable(console.OneLine(err.Error()))
 	default:
 		o.result = outcome
 	}

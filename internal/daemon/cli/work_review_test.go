@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -103,7 +104,7 @@ func TestReviewAutorun(t *testing.T) {
 		s.key("A")
 		s.key("q")
 		var out, notes bytes.Buffer
-		r := &reviewer{review: newReview(d), a: &command{Streams: Streams{In: strings.NewReader("y\ny\n"), Out: &out, Err: &notes}}}
+		r := &reviewer{review: newReview(d), a: &command{&console.Console{Streams: console.Streams{In: strings.NewReader("y\ny\n"), Out: &out, Err: &notes}}}}
 		r.opts.apply.Autorun = allowed
 		if apply, err := r.askInLines(t.Context()); !apply || err != nil {
 			t.Errorf("apply %t, %v", apply, err)

@@ -1,14 +1,14 @@
 package cli
 
-import "github.com/spf13/cobra"
+import (
+	"github.com/spf13/cobra"
+)
 
 func (a *command) wsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "ws",
 		Aliases: []string{"workspace"},
 		Short:   "Open, list and remove workspaces, use their files, and run commands in them",
-		Args:    cobra.ArbitraryArgs,
-		RunE:    runGroup,
 	}
 	cmd.AddCommand(
 		a.wsOpenCommand(), a.wsListCommand(), a.wsShowCommand(), a.wsRmCommand(), a.wsDescribeCommand(), a.wsResetCommand(),

@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +17,7 @@ import (
 	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/daemon/app"
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/internal/gclater"
 	"github.com/croft-run/croft/internal/history"
 	"github.com/croft-run/croft/snapshot"
@@ -73,7 +73,7 @@ With --commits, instead, the commits that were made inside come out as git would
 references, never configuration, hooks or attributes. Merge them with git.`,
 		Example: "  croft ws apply demo .\n  croft ws apply try-2 --into demo\n  croft ws apply demo . src/main.go --hunk src/main.go:2\n  croft ws apply demo . --branch agent/fix -m 'fix the parser'",
 		Args:    cobra.MinimumNArgs(1),
-		RunE: run(func(ctx context.Context, args []string) error {
+		RunE: console.RunE(func(ctx context.Context, args []string) error {
 			opts.name, args = args[0], args[1:]
 			if err := opts.parseHunks(); err != nil {
 				return err
@@ -86,7 +86,7 @@ references, never configuration, hooks or attributes. Merge them with git.`,
 			}
 			if opts.dir == "" {
 				if len(args) == 0 {
-					return usagef("no target: give a directory, or --into DIR|WORKSPACE")
+					return console.Usagef("no target: give a directory, or --into DIR|WORKSPACE")
 				}
 				opts.dir, args = args[0], args[1:]
 			} else if !isDirectory(opts.dir) {
@@ -124,13 +124,13 @@ references, never configuration, hooks or attributes. Merge them with git.`,
 func (opts *wsApplyOptions) checkUndo(flags *pflag.FlagSet) error {
 	if opts.undo == "" {
 		if opts.force {
-			return usagef("--force is for --undo")
+			return console.Usagef("--force is for --undo")
 		}
 		return nil
 	}
 	for _, name := range []string{"from", "hunk", "markers", "branch", "message", "allow-autorun", "ignored", "commits"} {
 		if flags.Changed(name) {
-			return usagef("--undo takes back a whole apply: leave out --%s", name)
+			return console.Usagef("--undo takes back a whole apply: leave out --%s", name)
 		}
 	}
 	return nil
@@ -140,7 +140,7 @@ func (opts *wsApplyOptions) checkUndo(flags *pflag.FlagSet) error {
 func (opts *wsApplyOptions) checkCommits(flags *pflag.FlagSet) error {
 	for _, name := range []string{"from", "hunk", "markers", "message", "allow-autorun", "ignored", "dry-run"} {
 		if opts.commits && flags.Changed(name) {
-			return usagef("--commits takes whole commits: leave out --%s", name)
+			return console.Usagef("--commits takes whole commits: leave out --%s", name)
 		}
 	}
 	return nil
@@ -149,7 +149,7 @@ func (opts *wsApplyOptions) checkCommits(flags *pflag.FlagSet) error {
 // parseHunks reads --hunk.
 func (opts *wsApplyOptions) parseHunks() (err error) {
 	if opts.apply.Hunks, err = snapshot.ParseHunks(opts.hunks); err != nil {
-		return usagef("--hunk %v", err)
+		return console.Usagef("--hunk %v", err)
 	}
 	return nil
 }
@@ -161,9 +161,9 @@ func (opts *wsApplyOptions) hostDir() (string, error) {
 		return "", err
 	}
 	if info, err := os.Stat(dir); err != nil {
-		return "", fmt.Errorf("apply: directory %s: %w", printable(opts.dir), fault.Of(err))
+		return "", fmt.Errorf("apply: directory %s: %w", console.Printable(opts.dir), fault.Of(err))
 	} else if !info.IsDir() {
-		return "", fmt.Errorf("apply: %s: %w: not a directory", printable(opts.dir), fault.InvalidArgument)
+		return "", fmt.Errorf("apply: %s: %w: not a directory", console.Printable(opts.dir), fault.InvalidArgument)
 	}
 	return dir, nil
 }
@@ -173,38 +173,22 @@ func (opts *wsApplyOptions) hostDir() (string, error) {
 // is on a server. Changes of killed processes are completed first.
 func (a *command) hostStore(ctx context.Context) (store *snapshot.Store, journals string, err error) {
 	gclater.Save()
-	settings, err := a.settings()
+	settings, err := a.Settings()
 	if err != nil {
 		return nil, "", err
 	}
 	store, journals = app.HostStore(settings.Data), app.JournalsDir(settings.Data)
 	done, err := snapshot.RecoverAll(ctx, journals, store)
-	a.noteRecovered(done)
+	a.NoteRecovered(done)
 	if err != nil { // Apply and Undo refuse a directory of which this is true
-		a.note("croft: an interrupted change of a directory can't be completed: %v", err)
+		a.Note("croft: an interrupted change of a directory can't be completed: %v", err)
 	}
 	return store, journals, nil
 }
 
-// noteRecovered says which changes of killed processes were completed, with --json as well:
-// they are changes of the user's files, about which the answer says nothing.
-func (a *command) noteRecovered(list []snapshot.Recovered) {
-	for _, r := range list {
-		if a.json {
-			data, _ := json.Marshal(map[string]any{"recovered": struct { // always encodes
-				snapshot.Recovered
-				Message string `json:"message"`
-			}{r, r.String()}})
-			fmt.Fprintf(a.Err, "%s\n", data)
-			continue
-		}
-		a.note("croft: %s", r)
-	}
-}
-
 func (a *command) wsApplyUndo(ctx context.Context, opts wsApplyOptions) error {
 	if len(opts.apply.Only) > 0 {
-		return usagef("--undo takes back a whole apply: leave out PATH")
+		return console.Usagef("--undo takes back a whole apply: leave out PATH")
 	}
 	dir, err := opts.hostDir()
 	if err != nil {
@@ -221,7 +205,7 @@ func (a *command) wsApplyUndo(ctx context.Context, opts wsApplyOptions) error {
 	if err != nil {
 		return err
 	}
-	return a.printAnswer(res, func(w io.Writer) error { return writeLines(w, res.Paths) })
+	return a.PrintAnswer(res, func(w io.Writer) error { return console.WriteLines(w, res.Paths) })
 }
 
 func (a *command) wsApply(ctx context.Context, opts wsApplyOptions) error {
@@ -234,8 +218,8 @@ func (a *command) wsApply(ctx context.Context, opts wsApplyOptions) error {
 		return err
 	}
 	opts.apply.Journals, opts.apply.Undo = journals, store
-	opts.apply.Ours = printable(opts.dir)
-	return a.withAttached(ctx, opts.name, func(c workspaces, ws *workspace.Workspace) error {
+	opts.apply.Ours = console.Printable(opts.dir)
+	return a.WithAttached(ctx, opts.name, func(c console.Workspaces, ws *workspace.Workspace) error {
 		base, theirs, d, err := a.compareForApply(ctx, c, ws, &opts)
 		if err != nil || len(d.Changes) == 0 {
 			return err
@@ -248,7 +232,7 @@ func (a *command) wsApply(ctx context.Context, opts wsApplyOptions) error {
 		if opts.branch != "" {
 			return a.applyBranch(ctx, d, base, theirs, dir, opts)
 		}
-		here, stop := a.showLocalProgress(ctx, "merging")
+		here, stop := a.ShowLocalProgress(ctx, "merging")
 		res, err := snapshot.ApplyCompared(here, base, theirs, d, dir, ws.ID(), opts.name, opts.apply)
 		stop()
 		if err != nil {
@@ -260,7 +244,7 @@ func (a *command) wsApply(ctx context.Context, opts wsApplyOptions) error {
 			}
 		}
 		if res.Undo != "" {
-			a.note("to undo: %s", cmp.Or(opts.toUndo, fmt.Sprintf("croft ws apply %s %s --undo %s", opts.name, opts.dir, res.Undo)))
+			a.Note("to undo: %s", cmp.Or(opts.toUndo, fmt.Sprintf("croft ws apply %s %s --undo %s", opts.name, opts.dir, res.Undo)))
 		}
 		if res.Done {
 			a.noteLinksOut(dir, res.Applied)
@@ -275,7 +259,7 @@ func takeBack(ctx context.Context, store *snapshot.Store, journals, dir, id stri
 		return cause
 	}
 	if _, err := snapshot.Undo(ctx, store, id, dir, &snapshot.UndoOptions{Journals: journals}); err != nil {
-		return fmt.Errorf("%w; the changes are in %s, and could not be taken back: %w", cause, printable(dir), err)
+		return fmt.Errorf("%w; the changes are in %s, and could not be taken back: %w", cause, console.Printable(dir), err)
 	}
 	return errors.Join(fmt.Errorf("%w; the changes were taken back", cause), store.Delete(ctx, id))
 }
@@ -293,7 +277,7 @@ func (a *command) noteLinksOut(dir string, paths []string) {
 			at = filepath.Join(dir, filepath.Dir(p), target)
 		}
 		if rel, err := filepath.Rel(dir, at); err != nil || !filepath.IsLocal(rel) {
-			a.note("%s is a symlink that leads out of the directory: %s", printable(p), printable(target))
+			a.Note("%s is a symlink that leads out of the directory: %s", console.Printable(p), console.Printable(target))
 		}
 	}
 }
@@ -301,7 +285,7 @@ func (a *command) noteLinksOut(dir string, paths []string) {
 // wsApplyCommits brings commits of a workspace into a git repository.
 func (a *command) wsApplyCommits(ctx context.Context, opts wsApplyOptions) error {
 	if len(opts.apply.Only) > 0 {
-		return usagef("--commits takes whole commits: leave out PATH")
+		return console.Usagef("--commits takes whole commits: leave out PATH")
 	}
 	dir, err := opts.hostDir()
 	if err != nil {
@@ -323,7 +307,7 @@ func (a *command) wsApplyCommits(ctx context.Context, opts wsApplyOptions) error
 	defer os.Remove(bundle.Name())
 	defer bundle.Close()
 	var refs []snapshot.ImportedRef
-	err = a.withAttached(ctx, opts.name, func(_ workspaces, ws *workspace.Workspace) (err error) {
+	err = a.WithAttached(ctx, opts.name, func(_ console.Workspaces, ws *workspace.Workspace) (err error) {
 		if refs, err = history.Refs(ctx, ws); err != nil {
 			return err
 		}
@@ -347,21 +331,21 @@ func (a *command) wsApplyCommits(ctx context.Context, opts wsApplyOptions) error
 		return err
 	}
 	if len(res.Refs)+len(res.Removed) == 0 {
-		a.note("no new commits")
+		a.Note("no new commits")
 	}
 	if len(res.Removed) > 0 {
-		a.note("removed, as the workspace no longer has them: %s", printable(strings.Join(res.Removed, ", ")))
+		a.Note("removed, as the workspace no longer has them: %s", console.Printable(strings.Join(res.Removed, ", ")))
 	}
 	if len(res.Autorun) > 0 {
 		more := ""
 		if n := res.AutorunTotal - len(res.Autorun); n > 0 {
 			more = fmt.Sprintf(" and %d more", n)
 		}
-		a.note("the commits change autorun files, which tools run without being asked: review them before a checkout or merge: %s%s", printable(strings.Join(res.Autorun, ", ")), more)
+		a.Note("the commits change autorun files, which tools run without being asked: review them before a checkout or merge: %s%s", console.Printable(strings.Join(res.Autorun, ", ")), more)
 	}
-	return a.printAnswer(res, func(w io.Writer) error {
+	return a.PrintAnswer(res, func(w io.Writer) error {
 		for _, ref := range res.Refs {
-			if _, err := fmt.Fprintf(w, "%s\t%s\t%s\n", printable(ref.Name), ref.Commit, countText(ref.Commits, "commit")); err != nil {
+			if _, err := fmt.Fprintf(w, "%s\t%s\t%s\n", console.Printable(ref.Name), ref.Commit, console.CountText(ref.Commits, "commit")); err != nil {
 				return err
 			}
 		}
@@ -381,10 +365,10 @@ func isDirectory(into string) bool {
 // wsApplyInto merges into another workspace.
 func (a *command) wsApplyInto(ctx context.Context, opts wsApplyOptions, paths []string) error {
 	if opts.branch != "" || opts.undo != "" || opts.commits {
-		return usagef("--branch, --commits and --undo are for directories; undo a merge into a workspace with croft ws undo")
+		return console.Usagef("--branch, --commits and --undo are for directories; undo a merge into a workspace with croft ws undo")
 	}
-	return a.withClient(ctx, func(c *client.Client) error {
-		stop := a.showProgress(ctx, remote{c}, opts.dir, "merging")
+	return a.WithClient(ctx, func(c *client.Client) error {
+		stop := a.ShowProgress(ctx, console.Remote{Client: c}, opts.dir, "merging")
 		res, err := c.Apply(ctx, opts.dir, client.ApplyOptions{
 			Source: opts.name, From: opts.from, Paths: paths, Hunks: opts.apply.Hunks, Markers: opts.apply.Markers, DryRun: opts.apply.DryRun,
 			AllowAutorun: opts.apply.Autorun, Ignored: opts.apply.Ignored,
@@ -394,7 +378,7 @@ func (a *command) wsApplyInto(ctx context.Context, opts wsApplyOptions, paths []
 			return err
 		}
 		if res.Undo != "" {
-			a.note("to undo: croft ws undo %s, or croft ws restore %s %s --in-place", opts.dir, opts.dir, res.Undo)
+			a.Note("to undo: croft ws undo %s, or croft ws restore %s %s --in-place", opts.dir, opts.dir, res.Undo)
 		}
 		return a.printMerge(res, res.Merged, res.Done, opts)
 	})
@@ -402,15 +386,15 @@ func (a *command) wsApplyInto(ctx context.Context, opts wsApplyOptions, paths []
 
 // compareForApply compares a workspace with the state that it is merged from, and
 // the two trees.
-func (a *command) compareForApply(ctx context.Context, c workspaces, ws *workspace.Workspace, opts *wsApplyOptions) (
+func (a *command) compareForApply(ctx context.Context, c console.Workspaces, ws *workspace.Workspace, opts *wsApplyOptions) (
 	base, theirs snapshot.Tree, d *snapshot.Comparison, err error,
 ) {
 	here := ctx
 	var stop func()
-	if a.server == "" {
-		here, stop = a.showLocalProgress(ctx, "comparing")
+	if a.Server == "" {
+		here, stop = a.ShowLocalProgress(ctx, "comparing")
 	} else {
-		stop = a.showProgress(ctx, c, ws.ID(), "comparing")
+		stop = a.ShowProgress(ctx, c, ws.ID(), "comparing")
 	}
 	if base, theirs, err = history.Trees(here, ws, opts.from, opts.to); err == nil {
 		d, err = fetchDiff(here, c, ws.ID(), client.DiffOptions{From: opts.from, To: opts.to, Paths: opts.apply.Only, Ignored: opts.apply.Ignored})
@@ -423,7 +407,7 @@ func (a *command) compareForApply(ctx context.Context, c workspaces, ws *workspa
 		return nil, nil, nil, fmt.Errorf("apply %s: %w: nothing changed at these paths", strings.Join(slices.Concat(opts.apply.Only, opts.apply.Hunks.Paths()), ", "), fault.NotFound)
 	}
 	if len(d.Changes) == 0 {
-		a.note("nothing changed in %s", opts.name)
+		a.Note("nothing changed in %s", opts.name)
 		res := &snapshot.Applied{Merged: &snapshot.Merged{Applied: []string{}}, Done: true}
 		res.AddScope(d)
 		return base, theirs, d, a.printMerge(res, res.Merged, false, *opts)
@@ -448,7 +432,7 @@ func (a *command) applyBranch(ctx context.Context, d *snapshot.Comparison, base,
 	}
 	res.AddScope(d)
 	if res.Done {
-		a.note("branch %s is at %s", res.Branch, res.Commit)
+		a.Note("branch %s is at %s", res.Branch, res.Commit)
 	}
 	return a.printMerge(res, &res.Merged, res.Done || len(res.Conflicts) == 0, opts)
 }
@@ -457,13 +441,13 @@ func (a *command) applyBranch(ctx context.Context, d *snapshot.Comparison, base,
 // out, are errors.
 func (a *command) printMerge(v any, m *snapshot.Merged, done bool, opts wsApplyOptions) error {
 	if done && len(m.Applied) == 0 && len(m.Conflicts) == 0 && len(m.LeftOut) == 0 {
-		a.note("nothing to apply: these changes are there already")
+		a.Note("nothing to apply: these changes are there already")
 	}
-	errs := []error{a.printAnswer(v, func(w io.Writer) error {
+	errs := []error{a.PrintAnswer(v, func(w io.Writer) error {
 		if !done && !opts.apply.DryRun {
 			return nil
 		}
-		return writeLines(w, m.Applied)
+		return console.WriteLines(w, m.Applied)
 	})}
 	a.noteGit(m.Git, "; not applied: --commits brings commits")
 	a.noteScope(m.LeftOut)
@@ -472,26 +456,26 @@ func (a *command) printMerge(v any, m *snapshot.Merged, done bool, opts wsApplyO
 		if c.Marked {
 			marked++
 		}
-		a.note("conflict: %s: %s%s", printable(c.Path), c.Reason, conflictAdvice(&c, opts))
+		a.Note("conflict: %s: %s%s", console.Printable(c.Path), c.Reason, conflictAdvice(&c, opts))
 	}
 	switch n := len(m.Conflicts); {
 	case n == 0:
 	case opts.apply.Markers && done:
 		errs = append(errs, fmt.Errorf("apply: %w: %s: %d with markers in the file, %d left as before; the rest was applied",
-			fault.Conflict, countText(n, "conflict"), marked, n-marked))
+			fault.Conflict, console.CountText(n, "conflict"), marked, n-marked))
 	case opts.apply.Markers:
-		errs = append(errs, fmt.Errorf("apply: %w: %s; nothing was changed", fault.Conflict, countText(n, "conflict")))
+		errs = append(errs, fmt.Errorf("apply: %w: %s; nothing was changed", fault.Conflict, console.CountText(n, "conflict")))
 	default:
-		errs = append(errs, fmt.Errorf("apply: %w: %s; nothing was changed; --markers writes conflicts of lines into the files", fault.Conflict, countText(n, "conflict")))
+		errs = append(errs, fmt.Errorf("apply: %w: %s; nothing was changed; --markers writes conflicts of lines into the files", fault.Conflict, console.CountText(n, "conflict")))
 	}
 	others := ""
 	if n := len(m.Applied); done && n > 0 {
-		others = fmt.Sprintf(" (the other %s applied)", countText(n, "path"))
+		others = fmt.Sprintf(" (the other %s applied)", console.CountText(n, "path"))
 	}
 	for _, l := range m.LeftOut {
 		if l.Reason == snapshot.LeftOutAutorun && len(m.Conflicts) == 0 {
 			errs = append(errs, fmt.Errorf("apply: %w: %s left out%s: tools run them without being asked; review them with croft %s diff %s, then add --allow-autorun",
-				fault.PermissionDenied, countText(l.Total, "autorun file"), others, opts.noun(), opts.name))
+				fault.PermissionDenied, console.CountText(l.Total, "autorun file"), others, opts.noun(), opts.name))
 		}
 	}
 	return errors.Join(errs...)
@@ -517,18 +501,9 @@ func conflictAdvice(c *snapshot.Conflict, opts wsApplyOptions) string {
 
 // takeCommand returns the command that takes the file of the workspace in a conflict.
 func takeCommand(c *snapshot.Conflict, opts wsApplyOptions) string {
-	name, from := shellQuote(opts.name), printable(shellQuote(c.Path))
+	name, from := console.ShellQuote(opts.name), console.Printable(console.ShellQuote(c.Path))
 	if !isDirectory(opts.dir) {
-		return fmt.Sprintf("croft ws get %s %s - | croft ws put %s - %[2]s", name, from, shellQuote(opts.dir))
+		return fmt.Sprintf("croft ws get %s %s - | croft ws put %s - %[2]s", name, from, console.ShellQuote(opts.dir))
 	}
-	return fmt.Sprintf("croft ws get %s %s %s", name, from, printable(shellQuote(filepath.Join(opts.dir, c.Path))))
-}
-
-func writeLines(w io.Writer, paths []string) error {
-	for _, p := range paths {
-		if _, err := fmt.Fprintln(w, printable(p)); err != nil {
-			return err
-		}
-	}
-	return nil
+	return fmt.Sprintf("croft ws get %s %s %s", name, from, console.Printable(console.ShellQuote(filepath.Join(opts.dir, c.Path))))
 }

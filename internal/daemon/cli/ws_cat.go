@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -23,7 +24,7 @@ func (a *command) wsCatCommand() *cobra.Command {
 		Use:   "cat NAME PATH",
 		Short: "Print a file of a workspace",
 		Args:  cobra.ExactArgs(2),
-		RunE: run(func(ctx context.Context, args []string) error {
+		RunE: console.RunE(func(ctx context.Context, args []string) error {
 			opts.name, opts.path = args[0], args[1]
 			return a.wsCat(ctx, opts)
 		}),
@@ -41,13 +42,13 @@ type fileAnswer struct {
 }
 
 func (a *command) wsCat(ctx context.Context, opts wsCatOptions) error {
-	return a.withWorkspace(ctx, opts.name, func(ws *workspace.Workspace) error {
+	return a.WithWorkspace(ctx, opts.name, func(ws *workspace.Workspace) error {
 		body, info, err := ws.Read(ctx, opts.path, &opts.read)
 		if err != nil {
-			return sayOf(fault.NotFound, err, listFiles)
+			return console.SayOf(fault.NotFound, err, console.ListFiles)
 		}
 		defer body.Close()
-		if !a.json {
+		if !a.JSON {
 			_, err = io.Copy(a.Out, body)
 			return err
 		}
@@ -59,6 +60,6 @@ func (a *command) wsCat(ctx context.Context, opts wsCatOptions) error {
 		if !utf8.Valid(data) {
 			out.Content, out.ContentB64 = "", data
 		}
-		return a.printAnswer(out, nil)
+		return a.PrintAnswer(out, nil)
 	})
 }

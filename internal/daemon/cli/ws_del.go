@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -17,8 +18,8 @@ func (a *command) wsDelCommand() *cobra.Command {
 		Use:   "del NAME PATH",
 		Short: "Remove a file, a symlink or a directory from a workspace (ws rm removes the workspace)",
 		Args:  cobra.ExactArgs(2),
-		RunE: run(func(ctx context.Context, args []string) error {
-			return a.withWorkspace(ctx, args[0], func(ws *workspace.Workspace) error {
+		RunE: console.RunE(func(ctx context.Context, args []string) error {
+			return a.WithWorkspace(ctx, args[0], func(ws *workspace.Workspace) error {
 				err := ws.Remove(ctx, args[1], &opts)
 				if fault.Of(err) == fault.AlreadyExists && !opts.Recursive { // the directory is not empty
 					return fmt.Errorf("%w; remove a directory with its content with -r", err)
@@ -26,7 +27,7 @@ func (a *command) wsDelCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.printJSONOnly(map[string]string{"removed": args[1]})
+				return a.PrintJSONOnly(map[string]string{"removed": args[1]})
 			})
 		}),
 	}

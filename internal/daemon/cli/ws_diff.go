@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/croft-run/croft/client"
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/internal/gclater"
 	"github.com/croft-run/croft/snapshot"
 )
@@ -43,12 +44,12 @@ and refs is shown.
 that begins with / or .). With --server, it is a directory of the server's host.`,
 		Example: "  croft ws diff demo\n  croft ws diff demo --stat\n  croft ws diff demo --from before --to after src\n  croft ws diff demo --from ~/src/app\n  croft ws diff demo --from workspace:other",
 		Args:    cobra.MinimumNArgs(1),
-		RunE: run(func(ctx context.Context, args []string) error {
+		RunE: console.RunE(func(ctx context.Context, args []string) error {
 			if opts.Context < -1 {
-				return usagef("--unified %d: give a number of lines, or -1 for none", opts.Context)
+				return console.Usagef("--unified %d: give a number of lines, or -1 for none", opts.Context)
 			}
 			if opts.stat && opts.nameOnly {
-				return usagef("--stat and --name-only exclude each other: give one")
+				return console.Usagef("--stat and --name-only exclude each other: give one")
 			}
 			for flag, side := range map[string]*string{"--from": &opts.From, "--to": &opts.To} {
 				var err error
@@ -59,8 +60,8 @@ that begins with / or .). With --server, it is a directory of the server's host.
 			opts.Paths = args[1:]
 			opts.Text = !opts.nameOnly
 			if !cmd.Flags().Changed("binary") {
-				_, screen := terminalFile(a.Out)
-				opts.Binary = !screen && !a.json && !opts.stat && !opts.nameOnly
+				_, screen := console.TerminalFile(a.Out)
+				opts.Binary = !screen && !a.JSON && !opts.stat && !opts.nameOnly
 			}
 			return a.wsDiff(ctx, args[0], opts)
 		}),
@@ -84,16 +85,16 @@ func (a *command) resolveSide(flag, side string) (string, error) {
 	if !named && !filepath.IsAbs(side) && side != "." && side != ".." && !strings.HasPrefix(side, "./") && !strings.HasPrefix(side, "../") {
 		return side, nil
 	}
-	if a.server != "" && !filepath.IsAbs(dir) {
-		return "", usagef("%s %s is relative: with --server, give a directory of the server's host from its root", flag, dir)
+	if a.Server != "" && !filepath.IsAbs(dir) {
+		return "", console.Usagef("%s %s is relative: with --server, give a directory of the server's host from its root", flag, dir)
 	}
 	abs, err := filepath.Abs(dir)
 	return "dir:" + abs, err
 }
 
 func (a *command) wsDiff(ctx context.Context, name string, opts wsDiffOptions) error {
-	return a.withWorkspaces(ctx, func(c workspaces) error {
-		stop := a.showProgress(ctx, c, name, "comparing")
+	return a.WithWorkspaces(ctx, func(c console.Workspaces) error {
+		stop := a.ShowProgress(ctx, c, name, "comparing")
 		d, err := fetchDiff(ctx, c, name, opts.DiffOptions)
 		stop()
 		if err != nil {
@@ -102,13 +103,13 @@ func (a *command) wsDiff(ctx context.Context, name string, opts wsDiffOptions) e
 		a.noteGit(d.Git, "")
 		a.noteScope(d.LeftOut)
 		a.noteUnchanged(ctx, c, d, opts)
-		return a.printAnswer(d, func(w io.Writer) error {
+		return a.PrintAnswer(d, func(w io.Writer) error {
 			switch {
 			case opts.stat:
 				return a.writeStat(w, d)
 			case opts.nameOnly:
 				for _, ch := range d.Changes {
-					if _, err := fmt.Fprintf(w, "%s\t%s\n", ch.Kind, printable(ch.Path)); err != nil {
+					if _, err := fmt.Fprintf(w, "%s\t%s\n", ch.Kind, console.Printable(ch.Path)); err != nil {
 						return err
 					}
 				}
@@ -125,7 +126,7 @@ func (a *command) wsDiff(ctx context.Context, name string, opts wsDiffOptions) e
 // noteGit prints the repositories that differ, and a hint.
 func (a *command) noteGit(list []snapshot.GitChange, hint string) {
 	for _, g := range list {
-		a.note("%s: %s, %s%s", printable(g.Path), countText(g.Commits, "commit"), countText(g.Refs, "ref"), hint)
+		a.Note("%s: %s, %s%s", console.Printable(g.Path), console.CountText(g.Commits, "commit"), console.CountText(g.Refs, "ref"), hint)
 	}
 }
 
@@ -140,7 +141,7 @@ func (a *command) noteScopeFor(list []snapshot.LeftOut, other string) {
 			snapshot.LeftOutIgnored: " that changed (" + other + "--ignored)", snapshot.LeftOutAutorun: " that changed (" + other + "--allow-autorun)",
 			snapshot.LeftOutSpecial: " (FIFOs, sockets and devices)",
 		}[l.Reason]
-		a.note("left out: %s%s: %s", countText(l.Total, l.Reason+" file"), about, firstPaths(l.Paths, l.Total))
+		a.Note("left out: %s%s: %s", console.CountText(l.Total, l.Reason+" file"), about, firstPaths(l.Paths, l.Total))
 	}
 }
 
@@ -148,7 +149,7 @@ func (a *command) noteScopeFor(list []snapshot.LeftOut, other string) {
 func firstPaths(paths []string, total int) string {
 	names := make([]string, min(len(paths), 5))
 	for i := range names {
-		names[i] = printable(paths[i])
+		names[i] = console.Printable(paths[i])
 	}
 	if total > len(names) {
 		names = append(names, "...")
@@ -157,7 +158,7 @@ func firstPaths(paths []string, total int) string {
 }
 
 // noteUnchanged names the paths that were asked for and have no change.
-func (a *command) noteUnchanged(ctx context.Context, c workspaces, d *snapshot.Comparison, opts wsDiffOptions) {
+func (a *command) noteUnchanged(ctx context.Context, c console.Workspaces, d *snapshot.Comparison, opts wsDiffOptions) {
 	for _, p := range opts.Paths {
 		at := path.Clean("/" + p)
 		isBelow := func(name string) bool { return at == "/" || "/"+name == at || strings.HasPrefix("/"+name, at+"/") }
@@ -173,7 +174,7 @@ func (a *command) noteUnchanged(ctx context.Context, c workspaces, d *snapshot.C
 				also = "; --from workspace:" + p + " compares with the workspace of that name"
 			}
 		}
-		a.note("no change at %s%s", printable(p), also)
+		a.Note("no change at %s%s", console.Printable(p), also)
 	}
 }
 
@@ -182,18 +183,18 @@ func (a *command) noteLeftOut(d *snapshot.Comparison) {
 	var names []string
 	for i := range d.Changes {
 		if c := &d.Changes[i]; (c.Binary || c.TooBig) && c.Patch == "" {
-			names = append(names, printable(c.Path))
+			names = append(names, console.Printable(c.Path))
 		}
 	}
 	if len(names) > 0 {
-		a.note("too large for a patch, so git apply will refuse it (use croft ws apply): %s", strings.Join(names, ", "))
+		a.Note("too large for a patch, so git apply will refuse it (use croft ws apply): %s", strings.Join(names, ", "))
 	}
 }
 
 // writePatch writes a patch. On a terminal it is in colour, and control characters in it,
 // with which a file could rewrite what the user reads, are escaped.
 func (a *command) writePatch(w io.Writer, d *snapshot.Comparison) error {
-	if _, ok := terminalFile(w); !ok {
+	if _, ok := console.TerminalFile(w); !ok {
 		return d.WriteUnified(w)
 	}
 	return a.writePrintablePatch(w, d)
@@ -205,8 +206,8 @@ func (a *command) writePrintablePatch(w io.Writer, d *snapshot.Comparison) error
 	if err := d.WriteUnified(&b); err != nil {
 		return err
 	}
-	text := printableText(b.String())
-	if !useColour(w) {
+	text := console.PrintableText(b.String())
+	if !console.UseColour(w) {
 		_, err := io.WriteString(w, text)
 		return err
 	}
@@ -240,7 +241,7 @@ func patchColour(line string) string {
 // writeStat writes a line for each file, with the pluses and minuses in colour on
 // a terminal.
 func (a *command) writeStat(w io.Writer, d *snapshot.Comparison) error {
-	if !useColour(w) {
+	if !console.UseColour(w) {
 		return d.WriteStat(w)
 	}
 	var b bytes.Buffer
@@ -263,16 +264,7 @@ func (a *command) writeStat(w io.Writer, d *snapshot.Comparison) error {
 	return nil
 }
 
-func fetchDiff(ctx context.Context, c workspaces, name string, opts client.DiffOptions) (*snapshot.Comparison, error) {
+func fetchDiff(ctx context.Context, c console.Workspaces, name string, opts client.DiffOptions) (*snapshot.Comparison, error) {
 	gclater.Save()
 	return c.Diff(ctx, name, opts)
-}
-
-// useColour reports whether w is a terminal with colours, and NO_COLOR is not set.
-func useColour(w io.Writer) bool {
-	if os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
-		return false
-	}
-	_, ok := terminalFile(w)
-	return ok
 }

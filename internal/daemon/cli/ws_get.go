@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/internal/sparse"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
@@ -38,22 +39,22 @@ An entry that can't be copied (an unreadable file, one with more data than there
 symlink that would point outside DEST) is left out and reported on standard error. The command then ends with the first such error, after
 all other entries were copied. A sparse file stays one: blocks of zeros take no space.`,
 		Args: cobra.ExactArgs(3),
-		RunE: run(func(ctx context.Context, args []string) error {
+		RunE: console.RunE(func(ctx context.Context, args []string) error {
 			return a.wsGet(ctx, wsGetOptions{args[0], args[1], args[2]})
 		}),
 	}
 }
 
 func (a *command) wsGet(ctx context.Context, opts wsGetOptions) error {
-	if opts.dest == "-" && a.json {
-		return usagef("with - standard output has the content: leave out --json")
+	if opts.dest == "-" && a.JSON {
+		return console.Usagef("with - standard output has the content: leave out --json")
 	}
 	g := &getter{transfer: transfer{a: a, verb: "got"}, opts: opts}
 	opened := false
-	err := a.withWorkspace(ctx, opts.name, func(ws *workspace.Workspace) error {
+	err := a.WithWorkspace(ctx, opts.name, func(ws *workspace.Workspace) error {
 		opened, g.ws = true, ws
 		if opts.dest != "-" {
-			now, stop := a.startProgress("copying")
+			now, stop := a.StartProgress("copying")
 			defer stop()
 			g.progress = now
 		}
@@ -108,11 +109,11 @@ func (g *getter) getFile(ctx context.Context, info driver.Info) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("get to %s: %w: its parent directory does not exist; make it first", dest, fault.NotFound)
 	case err != nil:
-		return hostError("get to", filepath.Dir(dest), err)
+		return console.HostError("get to", filepath.Dir(dest), err)
 	}
 	defer root.Close() //nolint:errcheck // closing a directory can lose nothing
 	g.root = root
-	return hostError("get to", dest, g.copyFile(ctx, g.opts.path, filepath.Base(dest)))
+	return console.HostError("get to", dest, g.copyFile(ctx, g.opts.path, filepath.Base(dest)))
 }
 
 // getTree copies a directory. All writes go through an os.Root of DEST, so that
@@ -123,11 +124,11 @@ func (g *getter) getTree(ctx context.Context, dir driver.Info) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("get to %s: %w: its parent directory does not exist; make it first", g.opts.dest, fault.NotFound)
 	case err != nil && !errors.Is(err, fs.ErrExist):
-		return hostError("get to", g.opts.dest, err)
+		return console.HostError("get to", g.opts.dest, err)
 	}
 	root, err := os.OpenRoot(g.opts.dest)
 	if err != nil {
-		return hostError("get to", g.opts.dest, err)
+		return console.HostError("get to", g.opts.dest, err)
 	}
 	defer root.Close() //nolint:errcheck // closing a directory can lose nothing
 	g.root = root

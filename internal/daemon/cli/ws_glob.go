@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -24,7 +25,7 @@ func (a *command) wsGlobCommand() *cobra.Command {
 		Short: "List the paths of a workspace that match a pattern",
 		Long:  "List the paths of a workspace that match a pattern: * ? [a-z] {a,b}, and ** for any depth.",
 		Args:  cobra.ExactArgs(2),
-		RunE: run(func(ctx context.Context, args []string) error {
+		RunE: console.RunE(func(ctx context.Context, args []string) error {
 			opts.name, opts.pattern = args[0], args[1]
 			return a.wsGlob(ctx, opts)
 		}),
@@ -39,22 +40,22 @@ func (a *command) wsGlobCommand() *cobra.Command {
 }
 
 func (a *command) wsGlob(ctx context.Context, opts wsGlobOptions) error {
-	opts.glob.Stat = a.json // text shows paths only
-	return a.withWorkspace(ctx, opts.name, func(ws *workspace.Workspace) error {
+	opts.glob.Stat = a.JSON // text shows paths only
+	return a.WithWorkspace(ctx, opts.name, func(ws *workspace.Workspace) error {
 		res, err := ws.Glob(ctx, opts.pattern, &opts.glob)
 		if err != nil {
 			return err
 		}
 		switch {
 		case res.Truncated:
-			a.note("ended early: the limit of %d was reached", opts.glob.Limit)
+			a.Note("ended early: the limit of %d was reached", opts.glob.Limit)
 		case len(res.Entries) == 0:
-			a.note("no match")
+			a.Note("no match")
 		}
-		return a.printAnswer(res, func(out io.Writer) error {
+		return a.PrintAnswer(res, func(out io.Writer) error {
 			w := bufio.NewWriter(out)
 			for _, e := range res.Entries {
-				fmt.Fprintln(w, printable(e.Path))
+				fmt.Fprintln(w, console.Printable(e.Path))
 			}
 			return w.Flush()
 		})

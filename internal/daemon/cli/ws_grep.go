@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -26,13 +27,13 @@ func (a *command) wsGrepCommand() *cobra.Command {
 		Long: `Search the files of a workspace for a regular expression (RE2) and print path:line:text. Files
 that were not searched are listed on standard error. No match is not an error.`,
 		Args: cobra.RangeArgs(2, 3),
-		RunE: run(func(ctx context.Context, args []string) error {
+		RunE: console.RunE(func(ctx context.Context, args []string) error {
 			opts.name, opts.pattern = args[0], args[1]
 			if len(args) == 3 {
 				opts.grep.Path = args[2]
 			}
 			if opts.context < 0 {
-				return usagef("--context %d: give a number of lines, at least 0", opts.context)
+				return console.Usagef("--context %d: give a number of lines, at least 0", opts.context)
 			}
 			if opts.context > 0 {
 				opts.grep.Before, opts.grep.After = max(opts.grep.Before, opts.context), max(opts.grep.After, opts.context)
@@ -60,36 +61,36 @@ that were not searched are listed on standard error. No match is not an error.`,
 }
 
 func (a *command) wsGrep(ctx context.Context, opts wsGrepOptions) error {
-	return a.withWorkspace(ctx, opts.name, func(ws *workspace.Workspace) error {
+	return a.WithWorkspace(ctx, opts.name, func(ws *workspace.Workspace) error {
 		res, err := ws.Grep(ctx, opts.pattern, &opts.grep)
 		if err != nil {
 			return err
 		}
 		a.grepNotes(res)
-		return a.printAnswer(res, func(w io.Writer) error { return printMatches(w, res, opts.grep.Before+opts.grep.After > 0) })
+		return a.PrintAnswer(res, func(w io.Writer) error { return printMatches(w, res, opts.grep.Before+opts.grep.After > 0) })
 	})
 }
 
 // grepNotes prints which files were not searched, and why.
 func (a *command) grepNotes(res driver.GrepResult) {
 	for _, s := range res.Skipped {
-		a.note("skipped %s: %s", printable(s.Path), s.Reason)
+		a.Note("skipped %s: %s", console.Printable(s.Path), s.Reason)
 	}
 	if more := res.Skips - len(res.Skipped); more > 0 {
-		a.note("skipped %d more", more)
+		a.Note("skipped %d more", more)
 	}
 	switch {
 	case res.Truncated != "":
-		a.note("ended early: the limit on %s was reached", res.Truncated)
+		a.Note("ended early: the limit on %s was reached", res.Truncated)
 	case len(res.Matches) == 0:
-		a.note("no match in %d files", res.Searched)
+		a.Note("no match in %d files", res.Searched)
 	}
 }
 
 func printMatches(out io.Writer, res driver.GrepResult, withContext bool) error {
 	w := bufio.NewWriter(out)
 	for i, m := range res.Matches {
-		path := printable(m.Path)
+		path := console.Printable(m.Path)
 		if withContext && i > 0 {
 			fmt.Fprintln(w, "--")
 		}

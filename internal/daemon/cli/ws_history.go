@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/internal/history"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace"
@@ -29,11 +30,11 @@ func (a *command) wsHistoryCommand() *cobra.Command {
 		Long: `List the states that a workspace can return to, newest first, with the step that led to each and
 its parent state. The current state is marked with *.`,
 		Args: cobra.ExactArgs(1),
-		RunE: run(func(ctx context.Context, args []string) error {
+		RunE: console.RunE(func(ctx context.Context, args []string) error {
 			if limit < 0 {
-				return usagef("--limit %d: give a number of states, at least 0; 0 is all", limit)
+				return console.Usagef("--limit %d: give a number of states, at least 0; 0 is all", limit)
 			}
-			return a.withWorkspace(ctx, args[0], func(ws *workspace.Workspace) error { return a.wsHistory(ctx, ws, limit) })
+			return a.WithWorkspace(ctx, args[0], func(ws *workspace.Workspace) error { return a.wsHistory(ctx, ws, limit) })
 		}),
 	}
 	cmd.Flags().IntVar(&limit, "limit", 20, "only the newest N; 0 is all")
@@ -56,16 +57,16 @@ func (a *command) wsHistory(ctx context.Context, ws *workspace.Workspace, limit 
 		}
 		list = append(list, one)
 	}
-	return a.printAnswer(list, func(w io.Writer) error {
+	return a.PrintAnswer(list, func(w io.Writer) error {
 		rows := [][]string{{"", "ID", "CREATED", "WHAT", "FROM"}}
 		for _, s := range list {
 			mark := ""
 			if s.Current {
 				mark = "*"
 			}
-			rows = append(rows, []string{mark, s.ID, timeText(s.Created), orDash(printable(stateText(s.SnapshotInfo))), orDash(s.Parent)})
+			rows = append(rows, []string{mark, s.ID, console.TimeText(s.Created), console.OrDash(console.Printable(stateText(s.SnapshotInfo))), console.OrDash(s.Parent)})
 		}
-		return writeTable(w, rows, "FROM", "CREATED")
+		return console.WriteTable(w, rows, "FROM", "CREATED")
 	})
 }
 
@@ -85,7 +86,7 @@ func (a *command) wsUndoCommand() *cobra.Command {
 		Use:   "undo NAME",
 		Short: "Return to the newest snapshot or checkpoint before the present state; --redo reverts that",
 		Args:  cobra.ExactArgs(1),
-		RunE: run(func(ctx context.Context, args []string) error {
+		RunE: console.RunE(func(ctx context.Context, args []string) error {
 			if redo {
 				return a.wsUndoRedo(ctx, args[0], history.Redo)
 			}
@@ -101,29 +102,29 @@ func (a *command) wsRedoCommand() *cobra.Command {
 		Use:   "redo NAME",
 		Short: "Revert the last undo, unless files changed since",
 		Args:  cobra.ExactArgs(1),
-		RunE: run(func(ctx context.Context, args []string) error {
+		RunE: console.RunE(func(ctx context.Context, args []string) error {
 			return a.wsUndoRedo(ctx, args[0], history.Redo)
 		}),
 	}
 }
 
 func (a *command) wsUndoRedo(ctx context.Context, name string, move func(context.Context, *workspace.Workspace) (history.Move, error)) error {
-	return a.withAttached(ctx, name, func(c workspaces, ws *workspace.Workspace) error {
-		stop := a.showProgress(ctx, c, ws.ID(), "going back")
+	return a.WithAttached(ctx, name, func(c console.Workspaces, ws *workspace.Workspace) error {
+		stop := a.ShowProgress(ctx, c, ws.ID(), "going back")
 		m, err := move(ctx, ws)
 		stop()
 		if err != nil {
 			return err
 		}
-		a.note("returned to snapshot %s of %s (%s); the previous state is snapshot %s", m.To.ID, timeText(m.To.Created), orDash(printable(stateText(m.To))), m.Before.ID)
+		a.Note("returned to snapshot %s of %s (%s); the previous state is snapshot %s", m.To.ID, console.TimeText(m.To.Created), console.OrDash(console.Printable(stateText(m.To))), m.Before.ID)
 		const most = 10
 		for _, name := range m.Changed[:min(len(m.Changed), most)] {
-			a.note("changed: %s", printable(name))
+			a.Note("changed: %s", console.Printable(name))
 		}
 		if more := len(m.Changed) - most; more > 0 {
-			a.note("changed: %d more", more)
+			a.Note("changed: %d more", more)
 		}
-		return a.printAnswer(m, func(w io.Writer) error {
+		return a.PrintAnswer(m, func(w io.Writer) error {
 			_, err := fmt.Fprintln(w, m.To.ID)
 			return err
 		})

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/workspace"
 )
 
@@ -17,8 +18,8 @@ func (a *command) wsKillCommand() *cobra.Command {
 		Use:   "kill NAME SESSION",
 		Short: "Kill a session with all its processes, or send it a signal",
 		Args:  cobra.ExactArgs(2),
-		RunE: run(func(ctx context.Context, args []string) error {
-			return a.withAttached(ctx, args[0], func(_ workspaces, ws *workspace.Workspace) error {
+		RunE: console.RunE(func(ctx context.Context, args []string) error {
+			return a.WithAttached(ctx, args[0], func(_ console.Workspaces, ws *workspace.Workspace) error {
 				session, err := ws.Attach(ctx, args[1])
 				if err != nil {
 					return err
@@ -31,7 +32,7 @@ func (a *command) wsKillCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.printJSONOnly(map[string]string{"session": args[1]})
+				return a.PrintJSONOnly(map[string]string{"session": args[1]})
 			})
 		}),
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/croft-run/croft/client"
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/provider/all"
 )
 
@@ -23,7 +24,7 @@ func (a *command) wsListCommand() *cobra.Command {
 		Use:   "list",
 		Short: "List workspaces, oldest first",
 		Args:  cobra.NoArgs,
-		RunE: run(func(ctx context.Context, _ []string) error {
+		RunE: console.RunE(func(ctx context.Context, _ []string) error {
 			return a.wsList(ctx, opts)
 		}),
 	}
@@ -39,25 +40,25 @@ func (a *command) wsList(ctx context.Context, opts wsListOptions) error {
 	if err != nil {
 		return err
 	}
-	return a.withWorkspaces(ctx, func(c workspaces) error {
+	return a.WithWorkspaces(ctx, func(c console.Workspaces) error {
 		list, err := c.List(ctx, client.Filter{Labels: labels, State: opts.state, Kind: opts.provider})
 		if err != nil {
 			return err
 		}
-		return a.printAnswer(list, func(w io.Writer) error {
+		return a.PrintAnswer(list, func(w io.Writer) error {
 			rows := [][]string{{"ID", "NAME", "PROVIDER", "STATE", "CREATED", "LABELS"}}
 			for _, ws := range list {
-				rows = append(rows, []string{ws.ID, orDash(ws.Name), kindText(ws.Kind), ws.State, timeText(ws.CreatedAt), orDash(labelText(ws.Labels))})
+				rows = append(rows, []string{ws.ID, console.OrDash(ws.Name), kindText(ws.Kind), ws.State, console.TimeText(ws.CreatedAt), console.OrDash(console.LabelText(ws.Labels))})
 			}
 			// Two tenants may use one name.
 			if slices.ContainsFunc(list, func(ws client.Workspace) bool { return ws.Tenant != "" }) {
 				const at = 2
 				rows[0] = slices.Insert(rows[0], at, "TENANT")
 				for i, ws := range list {
-					rows[i+1] = slices.Insert(rows[i+1], at, orDash(ws.Tenant))
+					rows[i+1] = slices.Insert(rows[i+1], at, console.OrDash(ws.Tenant))
 				}
 			}
-			return writeTable(w, rows, "CREATED", "PROVIDER", "ID", "LABELS", "TENANT")
+			return console.WriteTable(w, rows, "CREATED", "PROVIDER", "ID", "LABELS", "TENANT")
 		})
 	})
 }

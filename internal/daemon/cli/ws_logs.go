@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -24,7 +25,7 @@ func (a *command) wsLogsCommand() *cobra.Command {
 		Use:   "logs NAME SESSION",
 		Short: "Print the output of a session",
 		Args:  cobra.ExactArgs(2),
-		RunE: run(func(ctx context.Context, args []string) error {
+		RunE: console.RunE(func(ctx context.Context, args []string) error {
 			opts.name, opts.session = args[0], args[1]
 			return a.wsLogs(ctx, opts)
 		}),
@@ -37,14 +38,14 @@ func (a *command) wsLogsCommand() *cobra.Command {
 }
 
 func (a *command) wsLogs(ctx context.Context, opts wsLogsOptions) error {
-	if a.json {
-		return usagef("logs prints the output byte for byte: leave out --json")
+	if a.JSON {
+		return console.Usagef("logs prints the output byte for byte: leave out --json")
 	}
 	stream := driver.Stdout
 	if opts.stderr {
 		stream = driver.Stderr
 	}
-	return a.withAttached(ctx, opts.name, func(c workspaces, ws *workspace.Workspace) error {
+	return a.WithAttached(ctx, opts.name, func(c console.Workspaces, ws *workspace.Workspace) error {
 		session, err := ws.Attach(ctx, opts.session)
 		if err != nil {
 			return err
@@ -72,7 +73,7 @@ func (a *command) wsLogs(ctx context.Context, opts wsLogsOptions) error {
 func (a *command) noteDropped(ctx context.Context, session *workspace.Session) {
 	info, err := session.State(ctx)
 	if err == nil && info.LogDropped > 0 {
-		a.note("croft: the log reached its size limit: %s of both streams were dropped", countText(info.LogDropped, "byte"))
+		a.Note("croft: the log reached its size limit: %s of both streams were dropped", console.CountText(info.LogDropped, "byte"))
 	}
 }
 
@@ -91,7 +92,7 @@ func (a *command) printLog(ctx context.Context, session *workspace.Session, stre
 			return nil
 		}
 		if chunk.Offset > offset {
-			a.note("croft: the log reached its size limit: %s were dropped here", countText(chunk.Offset-offset, "byte"))
+			a.Note("croft: the log reached its size limit: %s were dropped here", console.CountText(chunk.Offset-offset, "byte"))
 		}
 		if _, err := a.Out.Write(chunk.Data); err != nil {
 			return fmt.Errorf("print log: %w", err)

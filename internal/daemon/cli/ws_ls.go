@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -26,7 +27,7 @@ func (a *command) wsLsCommand() *cobra.Command {
 		Long: `List a directory of a workspace, by names relative to it. A directory ends in /. A name with
 control characters is quoted; --json has all names unchanged.`,
 		Args: cobra.RangeArgs(1, 2),
-		RunE: run(func(ctx context.Context, args []string) error {
+		RunE: console.RunE(func(ctx context.Context, args []string) error {
 			opts.name = args[0]
 			if len(args) == 2 {
 				opts.path = args[1]
@@ -40,17 +41,17 @@ control characters is quoted; --json has all names unchanged.`,
 }
 
 func (a *command) wsLs(ctx context.Context, opts wsLsOptions) error {
-	return a.withWorkspace(ctx, opts.name, func(ws *workspace.Workspace) error {
+	return a.WithWorkspace(ctx, opts.name, func(ws *workspace.Workspace) error {
 		dir, entries, err := entriesOf(ctx, ws, opts.path, opts.recursive)
 		if err != nil {
 			return err
 		}
-		return a.printAnswer(entries, func(w io.Writer) error {
+		return a.PrintAnswer(entries, func(w io.Writer) error {
 			var rows [][]string
 			for _, e := range entries {
 				rows = append(rows, lsRow(dir, e, opts.long))
 			}
-			return writeTable(w, rows)
+			return console.WriteTable(w, rows)
 		})
 	})
 }
@@ -105,7 +106,7 @@ func relativeTo(dir, path string) string {
 }
 
 func lsRow(dir string, e driver.Info, long bool) []string {
-	name := printable(relativeTo(dir, e.Path))
+	name := console.Printable(relativeTo(dir, e.Path))
 	if e.Type == driver.TypeDir {
 		name += "/"
 	}
@@ -113,7 +114,7 @@ func lsRow(dir string, e driver.Info, long bool) []string {
 		return []string{name}
 	}
 	if e.Type == driver.TypeSymlink {
-		name += " -> " + printable(e.Target)
+		name += " -> " + console.Printable(e.Target)
 	}
-	return []string{string(e.Type), fmt.Sprintf("%04o", e.Mode), fmt.Sprint(e.Size), timeText(e.ModTime), name}
+	return []string{string(e.Type), fmt.Sprintf("%04o", e.Mode), fmt.Sprint(e.Size), console.TimeText(e.ModTime), name}
 }

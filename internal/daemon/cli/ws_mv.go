@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -17,12 +18,12 @@ func (a *command) wsMvCommand() *cobra.Command {
 		Long: `Rename a file, a directory or a symlink of a workspace to TO, atomically. An existing file is
 replaced. TO is the new path itself, never a directory to move into.`,
 		Args: cobra.ExactArgs(3),
-		RunE: run(func(ctx context.Context, args []string) error {
-			return a.withWorkspace(ctx, args[0], func(ws *workspace.Workspace) error {
+		RunE: console.RunE(func(ctx context.Context, args []string) error {
+			return a.WithWorkspace(ctx, args[0], func(ws *workspace.Workspace) error {
 				if err := ws.Rename(ctx, args[1], args[2], &opts); err != nil {
 					return err
 				}
-				return a.printJSONOnly(map[string]string{"from": args[1], "to": args[2]})
+				return a.PrintJSONOnly(map[string]string{"from": args[1], "to": args[2]})
 			})
 		}),
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/internal/daemon/admission"
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/internal/history"
 	"github.com/croft-run/croft/internal/suggest"
 	"github.com/croft-run/croft/provider/sandbox"
@@ -35,8 +35,8 @@ type wsOpenOptions struct {
 	persist  bool
 	idle     time.Duration
 	points   string
-	policy   policyFlags
-	host     hostDirFlags
+	policy   console.PolicyFlags
+	host     console.HostDirFlags
 
 	credentials bool
 }
@@ -52,7 +52,7 @@ Commands in it run in a sandbox. Where this host has none, opening fails; --prov
 plain directory, whose commands nothing isolates from this host.`,
 		Example: "  croft ws open demo\n  croft ws open --dir . --label team=web",
 		Args:    cobra.MaximumNArgs(1),
-		RunE: run(func(ctx context.Context, args []string) error {
+		RunE: console.RunE(func(ctx context.Context, args []string) error {
 			if len(args) == 1 {
 				opts.name = args[0]
 			}
@@ -62,7 +62,7 @@ plain directory, whose commands nothing isolates from this host.`,
 	f := cmd.Flags()
 	f.StringVar(&opts.provider, "provider", "", "kind of workspace, or name of a provider in the configuration; see croft provider list (default defaults.provider, else sandbox)")
 	f.StringVar(&opts.dir, "dir", "", "directory of the host that is used in place")
-	registerGit(f, &opts.git)
+	console.RegisterGit(f, &opts.git)
 	f.StringArrayVar(&opts.labels, "label", nil, "label K=V; may be given several times")
 	f.StringVar(&opts.options, "options", "", "options of the provider, a JSON object")
 	f.StringSliceVar(&opts.want, "want", nil, "capabilities to have, and no others: fs, shell, code, script, snapshot (default all that the provider has)")
@@ -70,9 +70,9 @@ plain directory, whose commands nothing isolates from this host.`,
 	f.BoolVar(&opts.durable, "durable", false, "acknowledged writes survive power loss")
 	f.BoolVar(&opts.persist, "persist", false, "with --idle: close the workspace instead of destroying it")
 	f.BoolVar(&opts.credentials, "credentials", false, "with --template DIR: take credential files, such as .env, along")
-	registerCheckpoints(f, &opts.points)
-	opts.host.registerFlags(f, "", "")
-	opts.policy.registerFlags(f)
+	console.RegisterCheckpoints(f, &opts.points)
+	opts.host.RegisterFlags(f, "", "")
+	opts.policy.RegisterFlags(f)
 	f.DurationVar(&opts.idle, "idle", 0, "expire after this time without use, such as 30m; 0 is never")
 	return cmd
 }
@@ -82,27 +82,27 @@ func (a *command) wsOpen(ctx context.Context, opts wsOpenOptions) error {
 	if err != nil {
 		return err
 	}
-	if a.isSandbox(opts.provider) {
-		a.addGitIdentity(ctx, cmp.Or(spec.Dir, templateDir(&spec)), &spec)
+	if a.IsSandbox(opts.provider) {
+		a.AddGitIdentity(ctx, cmp.Or(spec.Dir, console.TemplateDir(&spec)), &spec)
 	}
-	return a.withWorkspaces(ctx, func(c workspaces) error {
-		_, stop := a.startProgress("opening the workspace")
-		ws, err := c.CreateWith(ctx, spec, opts.policy.name)
+	return a.WithWorkspaces(ctx, func(c console.Workspaces) error {
+		_, stop := a.StartProgress("opening the workspace")
+		ws, err := c.CreateWith(ctx, spec, opts.policy.Name)
 		stop()
 		if err != nil {
 			return err
 		}
-		a.warnUnenforced(ws)
-		a.noteCaches(ws, own)
-		if a.server == "" && ws.Traits != nil && !ws.Traits.Persists() {
+		console.WarnUnenforced(a.Console, ws)
+		console.NoteCaches(a.Console, ws, own)
+		if a.Server == "" && ws.Traits != nil && !ws.Traits.Persists() {
 			if err := c.Destroy(ctx, ws.ID); err != nil {
 				return err
 			}
 			return fmt.Errorf("provider %s: %w: its workspaces end with this process; open it on a daemon with --server",
 				ws.Kind, fault.Unsupported)
 		}
-		a.noteNotCopied("", ws.Labels)
-		return a.printAnswer(ws, func(w io.Writer) error {
+		console.NoteNotCopied(a.Console, "", ws.Labels)
+		return a.PrintAnswer(ws, func(w io.Writer) error {
 			_, err := fmt.Fprintln(w, ws.ID)
 			return err
 		})
@@ -116,7 +116,7 @@ func (a *command) openSpec(opts wsOpenOptions) (workspace.Spec, sandbox.Options,
 		Policy: workspace.Policy{ReadOnly: opts.readOnly, Durable: opts.durable, Persist: opts.persist, Idle: opts.idle},
 	}
 	if opts.persist && opts.idle == 0 {
-		return spec, own, usagef("--persist changes what --idle does: give --idle, too")
+		return spec, own, console.Usagef("--persist changes what --idle does: give --idle, too")
 	}
 	var err error
 	if spec.Labels, err = parseLabels(opts.labels); err != nil {
@@ -127,7 +127,7 @@ func (a *command) openSpec(opts wsOpenOptions) (workspace.Spec, sandbox.Options,
 	}
 	if opts.points != "" {
 		if _, err := history.ParseLimits(opts.points); err != nil {
-			return spec, own, usagef("--checkpoints: %v", err)
+			return spec, own, console.Usagef("--checkpoints: %v", err)
 		}
 		if spec.Labels == nil {
 			spec.Labels = map[string]string{}
@@ -136,38 +136,38 @@ func (a *command) openSpec(opts wsOpenOptions) (workspace.Spec, sandbox.Options,
 	}
 	if opts.options != "" {
 		if !json.Valid([]byte(opts.options)) {
-			return spec, own, usagef("--options is not valid JSON: give a JSON object")
+			return spec, own, console.Usagef("--options is not valid JSON: give a JSON object")
 		}
 		spec.Config = json.RawMessage(opts.options)
 	}
-	if err := opts.policy.apply(&spec, a.server != ""); err != nil {
+	if err := opts.policy.Apply(&spec, a.Server != ""); err != nil {
 		return spec, own, err
 	}
 	if opts.credentials && !filepath.IsAbs(spec.From.Template) {
-		return spec, own, usagef("--credentials is for --template with a directory")
+		return spec, own, console.Usagef("--credentials is for --template with a directory")
 	}
 	spec.From.Credentials = opts.credentials
-	if a.server != "" && opts.dir != "" && !filepath.IsAbs(opts.dir) {
-		return spec, own, usagef("--dir %s is relative: with --server, give a directory of the server's host from its root", opts.dir)
+	if a.Server != "" && opts.dir != "" && !filepath.IsAbs(opts.dir) {
+		return spec, own, console.Usagef("--dir %s is relative: with --server, give a directory of the server's host from its root", opts.dir)
 	}
 	if opts.dir != "" {
 		if spec.Dir, err = filepath.Abs(opts.dir); err != nil {
 			return spec, own, err
 		}
 	}
-	if opts.git == "" && !opts.host.given() {
+	if opts.git == "" && !opts.host.Given() {
 		return spec, own, nil
 	}
-	if err := a.checkSandbox(opts.provider, opts.host); err != nil {
+	if err := a.CheckSandbox(opts.provider, opts.host); err != nil {
 		return spec, own, err
 	}
-	if own.Binds, own.Sockets, err = a.boundDirs(opts.host); err != nil {
+	if own.Binds, own.Sockets, err = a.BoundDirs(opts.host); err != nil {
 		return spec, own, err
 	}
-	if err := a.addToolchains(opts.host.toolchains, cmp.Or(spec.Dir, templateDir(&spec)), &spec, &own); err != nil {
+	if err := a.AddToolchains(opts.host.Toolchains, cmp.Or(spec.Dir, console.TemplateDir(&spec)), &spec, &own); err != nil {
 		return spec, own, err
 	}
-	return spec, own, setProviderOptions(opts.options, own, &spec)
+	return spec, own, console.SetProviderOptions(opts.options, own, &spec)
 }
 
 // parseWant returns the set of the capabilities with the given names.
@@ -176,7 +176,7 @@ func parseWant(names []string) (driver.Capabilities, error) {
 	var want driver.Capabilities
 	for _, name := range names {
 		if !slices.Contains(known, name) {
-			return nil, usagef("--want %s: the capabilities are %s%s", name, strings.Join(known, ", "), suggest.Hint(name, known))
+			return nil, console.Usagef("--want %s: the capabilities are %s%s", name, strings.Join(known, ", "), suggest.Hint(name, known))
 		}
 		if want == nil {
 			want = driver.Capabilities{}
@@ -191,25 +191,15 @@ func parseLabels(pairs []string) (map[string]string, error) {
 	for _, pair := range pairs {
 		k, v, ok := strings.Cut(pair, "=")
 		if !ok || k == "" {
-			return nil, usagef("--label %q is not K=V: give a key and a value, such as --label team=core", pair)
+			return nil, console.Usagef("--label %q is not K=V: give a key and a value, such as --label team=core", pair)
 		}
 		if labels == nil {
 			labels = map[string]string{}
 		}
 		if _, dup := labels[k]; dup {
-			return nil, usagef("--label %s is given twice", k)
+			return nil, console.Usagef("--label %s is given twice", k)
 		}
 		labels[k] = v
 	}
 	return labels, nil
-}
-
-// noteNotCopied says what the directory has that a new workspace has not.
-func (a *command) noteNotCopied(prefix string, labels map[string]string) {
-	if text := labels[admission.LeftOutLabel]; text != "" {
-		a.note("%sleft out %s (--credentials takes them along)", prefix, printable(text))
-	}
-	if text := labels[admission.UnreadableLabel]; text != "" {
-		a.note("%sleft out %s", prefix, printable(text))
-	}
 }

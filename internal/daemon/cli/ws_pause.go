@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/croft-run/croft/client"
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 )
 
 func (a *command) wsPauseCommand() *cobra.Command {
@@ -20,12 +21,12 @@ func (a *command) wsResumeCommand() *cobra.Command {
 func (a *command) moveCommand(use, short, done string, move func(*client.Client, context.Context, string) error) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Args: cobra.ExactArgs(1),
-		RunE: run(func(ctx context.Context, args []string) error {
-			return a.withClient(ctx, func(c *client.Client) error {
+		RunE: console.RunE(func(ctx context.Context, args []string) error {
+			return a.WithClient(ctx, func(c *client.Client) error {
 				if err := move(c, ctx, args[0]); err != nil {
 					return err
 				}
-				return a.printJSONOnly(map[string]string{done: args[0]})
+				return a.PrintJSONOnly(map[string]string{done: args[0]})
 			})
 		}),
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/workspace"
 )
 
@@ -23,12 +24,12 @@ func (a *command) wsPortForwardCommand() *cobra.Command {
 		Long: "Listens on a loopback port of this host, LOCAL or the same number, and forwards each connection to PORT, on which\n" +
 			"a process of the workspace listens. LOCAL 0 takes a free port.",
 		Args: cobra.ExactArgs(2),
-		RunE: run(func(ctx context.Context, args []string) error {
+		RunE: console.RunE(func(ctx context.Context, args []string) error {
 			local, port, err := parsePorts(args[1])
 			if err != nil {
 				return err
 			}
-			return a.withAttached(ctx, args[0], func(_ workspaces, ws *workspace.Workspace) error {
+			return a.WithAttached(ctx, args[0], func(_ console.Workspaces, ws *workspace.Workspace) error {
 				return a.forwardPort(ctx, ws, local, port)
 			})
 		}),
@@ -46,7 +47,7 @@ func parsePorts(text string) (local, port int, err error) {
 		port, err = strconv.Atoi(second)
 	}
 	if err != nil || local < 0 || local > 65535 || port < 1 || port > 65535 {
-		return 0, 0, usagef("%q is not [LOCAL:]PORT: a port is 1 to 65535, such as 8080 or 9000:8080", text)
+		return 0, 0, console.Usagef("%q is not [LOCAL:]PORT: a port is 1 to 65535, such as 8080 or 9000:8080", text)
 	}
 	return local, port, nil
 }
@@ -59,7 +60,7 @@ func (a *command) forwardPort(ctx context.Context, ws *workspace.Workspace, loca
 	} else if fault.CauseOf(err) != fault.CauseRefused {
 		return err
 	} else {
-		a.note("croft: no process of the workspace listens on port %d yet", port)
+		a.Note("croft: no process of the workspace listens on port %d yet", port)
 	}
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(local)))
 	if err != nil {
@@ -70,7 +71,7 @@ func (a *command) forwardPort(ctx context.Context, ws *workspace.Workspace, loca
 	defer context.AfterFunc(ctx, func() { l.Close() })()
 	defer l.Close()
 	url := "http://" + l.Addr().String()
-	if err := a.printAnswer(map[string]any{"url": url, "port": port}, func(w io.Writer) error {
+	if err := a.PrintAnswer(map[string]any{"url": url, "port": port}, func(w io.Writer) error {
 		_, err := fmt.Fprintf(w, "%s -> port %d of %s\n", url, port, ws.ID())
 		return err
 	}); err != nil {
@@ -86,7 +87,7 @@ func (a *command) forwardPort(ctx context.Context, ws *workspace.Workspace, loca
 		}
 		forwards.Go(func() {
 			if err := forwardConn(ctx, conn, ws, port); err != nil {
-				a.note("croft: %v", err)
+				a.Note("croft: %v", err)
 			}
 		})
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/workspace"
 )
 
@@ -17,8 +18,8 @@ func (a *command) wsPsCommand() *cobra.Command {
 		Use:   "ps NAME",
 		Short: "List the sessions of a workspace, recently ended ones included",
 		Args:  cobra.ExactArgs(1),
-		RunE: run(func(ctx context.Context, args []string) error {
-			return a.withAttached(ctx, args[0], func(_ workspaces, ws *workspace.Workspace) error {
+		RunE: console.RunE(func(ctx context.Context, args []string) error {
+			return a.WithAttached(ctx, args[0], func(_ console.Workspaces, ws *workspace.Workspace) error {
 				list, err := ws.Sessions(ctx)
 				if err != nil {
 					return err
@@ -26,7 +27,7 @@ func (a *command) wsPsCommand() *cobra.Command {
 				if list == nil {
 					list = []workspace.SessionInfo{}
 				}
-				return a.printAnswer(list, func(w io.Writer) error { return writeTable(w, psRows(list), "TTY", "STARTED", "PID") })
+				return a.PrintAnswer(list, func(w io.Writer) error { return console.WriteTable(w, psRows(list), "TTY", "STARTED", "PID") })
 			})
 		}),
 	}
@@ -37,7 +38,7 @@ func psRows(list []workspace.SessionInfo) [][]string {
 	for _, s := range list {
 		command := s.Script
 		if len(s.Argv) > 0 {
-			command = shellText(s.Argv)
+			command = console.ShellText(s.Argv)
 		}
 		const most = 60
 		if len(command) > most {
@@ -47,7 +48,7 @@ func psRows(list []workspace.SessionInfo) [][]string {
 		if s.PID > 0 {
 			pid = strconv.Itoa(s.PID)
 		}
-		rows = append(rows, []string{s.ID, pid, sessionState(s), timeText(s.Started), strconv.FormatBool(s.TTY), printable(command)})
+		rows = append(rows, []string{s.ID, pid, sessionState(s), console.TimeText(s.Started), strconv.FormatBool(s.TTY), console.Printable(command)})
 	}
 	return rows
 }
@@ -56,7 +57,7 @@ func psRows(list []workspace.SessionInfo) [][]string {
 func sessionState(s workspace.SessionInfo) string {
 	text := endState(s)
 	if s.LogDropped > 0 {
-		text += fmt.Sprintf(", log lacks %s", countText(s.LogDropped, "byte"))
+		text += fmt.Sprintf(", log lacks %s", console.CountText(s.LogDropped, "byte"))
 	}
 	return text
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/internal/history"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace"
@@ -51,10 +52,10 @@ reserved name) is left out and reported on standard error. The command then ends
 such error, after all other entries were copied.`,
 		Example: "  croft ws put demo ./src src\n  echo hello | croft ws put demo - hello.txt",
 		Args:    cobra.ExactArgs(3),
-		RunE: run(func(ctx context.Context, args []string) error {
+		RunE: console.RunE(func(ctx context.Context, args []string) error {
 			opts.name, opts.src, opts.dest = args[0], args[1], args[2]
 			if cmd.Flags().Changed("if-match") && opts.ifMatch == "" {
-				return usagef("--if-match is empty: give the digest that the content must have, or leave --if-match out")
+				return console.Usagef("--if-match is empty: give the digest that the content must have, or leave --if-match out")
 			}
 			return a.wsPut(ctx, opts)
 		}),
@@ -68,9 +69,9 @@ such error, after all other entries were copied.`,
 func (a *command) wsPut(ctx context.Context, opts wsPutOptions) error {
 	p := &putter{transfer: transfer{a: a, verb: "put"}, opts: opts}
 	opened := false
-	err := a.withAttached(ctx, opts.name, func(c workspaces, ws *workspace.Workspace) error {
+	err := a.WithAttached(ctx, opts.name, func(c console.Workspaces, ws *workspace.Workspace) error {
 		opened, p.ws = true, ws
-		now, stop := a.startProgress("copying")
+		now, stop := a.StartProgress("copying")
 		defer stop()
 		p.progress = now
 		rec, err := c.Show(ctx, ws.ID())
@@ -108,12 +109,12 @@ func (p *putter) put(ctx context.Context) error {
 	}
 	info, err := os.Stat(p.opts.src)
 	if err != nil {
-		return hostError("put", p.opts.src, err)
+		return console.HostError("put", p.opts.src, err)
 	}
 	switch {
 	case info.IsDir():
 		if p.opts.ifMatch != "" {
-			return usagef("--if-match needs a single file, and %s is a directory", p.opts.src)
+			return console.Usagef("--if-match needs a single file, and %s is a directory", p.opts.src)
 		}
 		return p.putTree(ctx)
 	case info.Mode().IsRegular():
@@ -131,7 +132,7 @@ func (p *putter) putFile(ctx context.Context, info fs.FileInfo) error {
 	}
 	f, err := os.Open(p.opts.src)
 	if err != nil {
-		return hostError("put", p.opts.src, err)
+		return console.HostError("put", p.opts.src, err)
 	}
 	defer f.Close()
 	return p.writeFile(ctx, f, dest, info.Mode().Perm())
@@ -159,7 +160,7 @@ func (p *putter) writeFile(ctx context.Context, body io.Reader, dest string, mod
 func (p *putter) putTree(ctx context.Context) error {
 	root, err := os.OpenRoot(p.opts.src)
 	if err != nil {
-		return hostError("put", p.opts.src, err)
+		return console.HostError("put", p.opts.src, err)
 	}
 	defer root.Close() //nolint:errcheck // closing a directory can lose nothing
 	listed, err := listTree(root)

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/croft-run/croft/client"
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 )
 
 func (a *command) wsResetCommand() *cobra.Command {
@@ -13,15 +14,15 @@ func (a *command) wsResetCommand() *cobra.Command {
 		Use:   "reset NAME",
 		Short: "Let a failed workspace be opened again",
 		Args:  cobra.ExactArgs(1),
-		RunE: run(func(ctx context.Context, args []string) error {
-			return a.withClient(ctx, func(c *client.Client) error {
+		RunE: console.RunE(func(ctx context.Context, args []string) error {
+			return a.WithClient(ctx, func(c *client.Client) error {
 				ws, err := c.Reset(ctx, args[0])
 				if err != nil {
 					return err
 				}
-				a.note("%s will be opened again at its next use", args[0])
-				if a.json {
-					return a.printAnswer(ws, nil)
+				a.Note("%s will be opened again at its next use", args[0])
+				if a.JSON {
+					return a.PrintAnswer(ws, nil)
 				}
 				return nil
 			})

@@ -1,24 +1,20 @@
 package cli
 
 import (
-	"bufio"
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/croft-run/croft/client"
-	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/daemon/app"
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/internal/daemon/work"
 )
 
 // ownedLabels mark the workspaces that end with a command, or that croft work manages.
-var ownedLabels = []string{runLabel, evalLabel, app.MCPLabel, work.ProjectLabel}
+var ownedLabels = []string{console.RunLabel, console.EvalLabel, app.MCPLabel, work.ProjectLabel}
 
 type wsRmOptions struct {
 	all    bool
@@ -37,37 +33,37 @@ removed, the others still are. --all and --label ask first; without a terminal t
 workspaces of croft run, code, mcp and eval, which end with their command.`,
 		Example: "  croft ws rm demo\n  croft ws rm --label team=core\n  croft ws rm --all --yes",
 		Args:    cobra.ArbitraryArgs,
-		RunE: run(func(ctx context.Context, args []string) error {
-			return a.withWorkspaces(ctx, func(c workspaces) error {
+		RunE: console.RunE(func(ctx context.Context, args []string) error {
+			return a.WithWorkspaces(ctx, func(c console.Workspaces) error {
 				names, err := a.chosenWorkspaces(ctx, c, opts, args)
 				if err != nil || len(names) == 0 {
 					return err
 				}
-				return a.wsRm(ctx, c, names)
+				return console.Remove(ctx, a.Console, c, names)
 			})
 		}),
 	}
 	f := cmd.Flags()
 	f.BoolVar(&opts.all, "all", false, "all workspaces")
 	f.StringArrayVar(&opts.labels, "label", nil, "all workspaces with this label K=V; may be given several times, then they have all of them")
-	registerYes(f, &opts.yes)
+	console.RegisterYes(f, &opts.yes)
 	return cmd
 }
 
 // chosenWorkspaces returns the workspaces to remove: those of names, or of --all or --label,
 // about which the user is asked.
-func (a *command) chosenWorkspaces(ctx context.Context, c workspaces, opts wsRmOptions, names []string) ([]string, error) {
+func (a *command) chosenWorkspaces(ctx context.Context, c console.Workspaces, opts wsRmOptions, names []string) ([]string, error) {
 	labels, err := parseLabels(opts.labels)
 	switch {
 	case err != nil:
 		return nil, err
 	case !opts.all && len(labels) == 0:
 		if len(names) == 0 {
-			return nil, usagef("croft ws rm takes NAME...; given 0 arguments; --all takes all workspaces")
+			return nil, console.Usagef("croft ws rm takes NAME...; given 0 arguments; --all takes all workspaces")
 		}
 		return names, nil
 	case opts.all && len(labels) > 0 || len(names) > 0:
-		return nil, usagef("give names, --all or --label, not several of them")
+		return nil, console.Usagef("give names, --all or --label, not several of them")
 	}
 	list, err := c.List(ctx, client.Filter{Labels: labels})
 	if err != nil {
@@ -79,47 +75,7 @@ func (a *command) chosenWorkspaces(ctx context.Context, c workspaces, opts wsRmO
 		}
 	}
 	if left := len(list) - len(names); left > 0 {
-		a.note("not removed: %s of croft work, or of commands that run; croft work list --all lists works, croft work discard removes one", countText(left, "workspace"))
+		a.Note("not removed: %s of croft work, or of commands that run; croft work list --all lists works, croft work discard removes one", console.CountText(left, "workspace"))
 	}
-	return a.confirmRemoval(names, "workspace", opts.yes)
-}
-
-// confirmRemoval asks the user whether to remove workspaces.
-func (a *command) confirmRemoval(names []string, noun string, yes bool) ([]string, error) {
-	if len(names) == 0 {
-		a.note("no %s was removed: none matches", noun)
-		return nil, a.printJSONOnly(map[string][]string{"removed": {}})
-	}
-	which := fmt.Sprintf("%s (%s)", countText(len(names), noun), strings.Join(names, ", "))
-	if !yes && !a.onTerminal() {
-		return nil, usagef("this asks first, and there is no terminal to ask on: --yes removes %s", which)
-	}
-	if !yes && !a.confirm("Remove "+which+"?", bufio.NewReader(a.In)) {
-		return nil, fmt.Errorf("%w: nothing is removed", fault.Canceled)
-	}
-	return names, nil
-}
-
-func (a *command) wsRm(ctx context.Context, c workspaces, names []string) error {
-	if len(names) == 1 {
-		if err := c.Destroy(ctx, names[0]); err != nil {
-			return err
-		}
-		a.note("removed %s", names[0])
-		return a.printJSONOnly(map[string]string{"removed": names[0]})
-	}
-	var removed []string
-	var errs []error
-	for _, name := range names {
-		if err := c.Destroy(ctx, name); err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		a.note("removed %s", name)
-		removed = append(removed, name)
-	}
-	if len(removed) > 0 {
-		errs = append(errs, a.printJSONOnly(map[string][]string{"removed": removed}))
-	}
-	return errors.Join(errs...)
+	return a.ConfirmRemoval(names, "workspace", opts.yes)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/croft-run/croft/client"
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/internal/daemon/config"
 	"github.com/croft-run/croft/provider/all"
 	"github.com/croft-run/croft/registry"
@@ -21,13 +22,13 @@ func (a *command) wsShowCommand() *cobra.Command {
 		Use:   "show NAME",
 		Short: "Show one workspace",
 		Args:  cobra.ExactArgs(1),
-		RunE: run(func(ctx context.Context, args []string) error {
-			return a.withWorkspaces(ctx, func(c workspaces) error {
+		RunE: console.RunE(func(ctx context.Context, args []string) error {
+			return a.WithWorkspaces(ctx, func(c console.Workspaces) error {
 				ws, err := c.Show(ctx, args[0])
 				if err != nil {
 					return err
 				}
-				return a.printAnswer(ws, func(w io.Writer) error { return writeTable(w, showRows(ws)) })
+				return a.PrintAnswer(ws, func(w io.Writer) error { return console.WriteTable(w, showRows(ws)) })
 			})
 		}),
 	}
@@ -83,7 +84,7 @@ func networkText(n driver.Network) string {
 		if r.Credential != "" {
 			host += " (with the secret " + r.Credential + ")"
 		}
-		hosts = append(hosts, printable(host))
+		hosts = append(hosts, console.Printable(host))
 	}
 	return strings.Join(hosts, ", ")
 }
@@ -109,8 +110,8 @@ func limitTexts(l driver.Limits) []string {
 
 func showRows(ws client.Workspace) [][]string {
 	rows := [][]string{
-		{"id", ws.ID}, {"name", orDash(ws.Name)}, {"provider", ws.Kind}, {"state", ws.State},
-		{"labels", orDash(labelText(ws.Labels))}, {"created", timeText(ws.CreatedAt)}, {"last used", timeText(ws.LastUsed)},
+		{"id", ws.ID}, {"name", console.OrDash(ws.Name)}, {"provider", ws.Kind}, {"state", ws.State},
+		{"labels", console.OrDash(console.LabelText(ws.Labels))}, {"created", console.TimeText(ws.CreatedAt)}, {"last used", console.TimeText(ws.LastUsed)},
 		{"read-only", strconv.FormatBool(ws.Policy.ReadOnly)}, {"durable", strconv.FormatBool(ws.Policy.Durable)},
 	}
 	rows = append(rows, isolationRows(ws)...)
@@ -118,7 +119,7 @@ func showRows(ws client.Workspace) [][]string {
 		rows = append(rows, []string{"owner", ws.Owner})
 	}
 	if ws.Dir != "" {
-		rows = append(rows, []string{"dir", printable(ws.Dir)})
+		rows = append(rows, []string{"dir", console.Printable(ws.Dir)})
 	}
 	if ws.Policy.Idle > 0 {
 		rows = append(rows, []string{"idle", ws.Policy.Idle.String()})
@@ -128,7 +129,7 @@ func showRows(ws client.Workspace) [][]string {
 		if ws.OnEnd == string(registry.PauseOnEnd) {
 			then = "paused"
 		}
-		rows = append(rows, []string{"end", timeText(ws.EndAt) + ", then it is " + then})
+		rows = append(rows, []string{"end", console.TimeText(ws.EndAt) + ", then it is " + then})
 	}
 	if ws.Error != nil {
 		rows = append(rows, []string{"error", ws.Error.Message})

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/croft-run/croft/client"
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
@@ -25,7 +26,7 @@ func (a *command) wsSnapshotCommand() *cobra.Command {
 outlives its workspace. A note on standard error says if running processes could not be frozen, and which files
 vanished meanwhile or could not be read; with --complete such files are an error.`,
 		Args: cobra.RangeArgs(1, 2),
-		RunE: run(func(ctx context.Context, args []string) error {
+		RunE: console.RunE(func(ctx context.Context, args []string) error {
 			if len(args) == 2 {
 				opts.Name = args[1]
 			}
@@ -34,7 +35,7 @@ vanished meanwhile or could not be read; with --complete such files are an error
 				return err
 			}
 			if seal && processes {
-				return usagef("--seal and --processes exclude each other: give one")
+				return console.Usagef("--seal and --processes exclude each other: give one")
 			}
 			return a.wsSnapshot(ctx, args[0], opts, seal, processes)
 		}),
@@ -49,7 +50,7 @@ vanished meanwhile or could not be read; with --complete such files are an error
 }
 
 func (a *command) wsSnapshot(ctx context.Context, name string, opts *driver.SnapshotOptions, seal, processes bool) error {
-	return a.withAttached(ctx, name, func(c workspaces, ws *workspace.Workspace) error {
+	return a.WithAttached(ctx, name, func(c console.Workspaces, ws *workspace.Workspace) error {
 		take := ws.Snapshot
 		switch {
 		case seal:
@@ -57,17 +58,17 @@ func (a *command) wsSnapshot(ctx context.Context, name string, opts *driver.Snap
 		case processes:
 			take = ws.Checkpoint
 		}
-		stop := a.showProgress(ctx, c, ws.ID(), "taking a snapshot")
+		stop := a.ShowProgress(ctx, c, ws.ID(), "taking a snapshot")
 		info, err := take(ctx, opts)
 		stop()
 		if err != nil {
 			return err
 		}
 		if !info.Frozen {
-			a.note("the workspace was not frozen: the snapshot may contain parts of concurrent changes; if programs write to it, end them and take another one")
+			a.Note("the workspace was not frozen: the snapshot may contain parts of concurrent changes; if programs write to it, end them and take another one")
 		}
 		a.noteMissing(info)
-		return a.printAnswer(info, func(w io.Writer) error {
+		return a.PrintAnswer(info, func(w io.Writer) error {
 			_, err := fmt.Fprintln(w, info.ID)
 			return err
 		})
@@ -81,13 +82,13 @@ func (a *command) noteMissing(info driver.SnapshotInfo) {
 		a.noteScope([]snapshot.LeftOut{{Reason: snapshot.LeftOutSpecial, Total: int(info.Skipped), Paths: info.SkippedPaths}})
 	}
 	for _, name := range info.Credentials {
-		a.note("contains a credential file: %s", printable(name))
+		a.Note("contains a credential file: %s", console.Printable(name))
 	}
 	for _, s := range info.Missing {
-		a.note("missing: %s: %s", printable(s.Path), s.Reason)
+		a.Note("missing: %s: %s", console.Printable(s.Path), s.Reason)
 	}
 	if more := info.MissingTotal - int64(len(info.Missing)); more > 0 {
-		a.note("missing: %d more", more)
+		a.Note("missing: %d more", more)
 	}
 }
 
@@ -98,16 +99,16 @@ func (a *command) wsSnapshotsCommand() *cobra.Command {
 		Use:   "snapshots NAME",
 		Short: "List the snapshots of a workspace, newest first",
 		Args:  cobra.ExactArgs(1),
-		RunE: run(func(ctx context.Context, args []string) error {
+		RunE: console.RunE(func(ctx context.Context, args []string) error {
 			if opts.Limit < 0 {
-				return usagef("--limit %d: give a number of snapshots, at least 0; 0 is all", opts.Limit)
+				return console.Usagef("--limit %d: give a number of snapshots, at least 0; 0 is all", opts.Limit)
 			}
-			return a.withWorkspace(ctx, args[0], func(ws *workspace.Workspace) error {
+			return a.WithWorkspace(ctx, args[0], func(ws *workspace.Workspace) error {
 				if remove != "" {
 					if err := ws.DeleteSnapshot(ctx, remove, &opts.SnapshotAccess); err != nil {
 						return err
 					}
-					return a.printRemoved(remove)
+					return a.PrintRemoved(remove)
 				}
 				return a.printSnapshots(ctx, ws, &opts)
 			})
@@ -125,16 +126,16 @@ func (a *command) printSnapshots(ctx context.Context, ws *workspace.Workspace, o
 	if err != nil {
 		return err
 	}
-	return a.printAnswer(list, func(w io.Writer) error { return writeSnapshots(w, list) })
+	return a.PrintAnswer(list, func(w io.Writer) error { return writeSnapshots(w, list) })
 }
 
 func writeSnapshots(w io.Writer, list []driver.SnapshotInfo) error {
 	rows := [][]string{{"ID", "NAME", "WORKSPACE", "CREATED", "FILES", "BYTES", "FROZEN", "LABELS"}}
 	for _, s := range list {
-		rows = append(rows, []string{s.ID, orDash(printable(s.Name)), s.Workspace, timeText(s.Created),
-			strconv.FormatInt(s.Files, 10), strconv.FormatInt(s.Bytes, 10), strconv.FormatBool(s.Frozen), orDash(labelText(s.Labels))})
+		rows = append(rows, []string{s.ID, console.OrDash(console.Printable(s.Name)), s.Workspace, console.TimeText(s.Created),
+			strconv.FormatInt(s.Files, 10), strconv.FormatInt(s.Bytes, 10), strconv.FormatBool(s.Frozen), console.OrDash(console.LabelText(s.Labels))})
 	}
-	return writeTable(w, rows, "FROZEN", "FILES", "BYTES", "WORKSPACE", "ID", "LABELS")
+	return console.WriteTable(w, rows, "FROZEN", "FILES", "BYTES", "WORKSPACE", "ID", "LABELS")
 }
 
 func (a *command) wsRestoreCommand() *cobra.Command {
@@ -147,10 +148,10 @@ func (a *command) wsRestoreCommand() *cobra.Command {
 change. With --in-place, NAME itself returns to the snapshot; its previous state becomes a
 snapshot, whose id is printed.`,
 		Args: cobra.RangeArgs(2, 3),
-		RunE: run(func(ctx context.Context, args []string) error {
+		RunE: console.RunE(func(ctx context.Context, args []string) error {
 			if inPlace {
 				if len(args) == 3 {
-					return usagef("--in-place makes no new workspace: leave out %s", args[2])
+					return console.Usagef("--in-place makes no new workspace: leave out %s", args[2])
 				}
 				return a.wsRollback(ctx, args[0], args[1], opts.CrossSession)
 			}
@@ -167,16 +168,16 @@ snapshot, whose id is printed.`,
 }
 
 func (a *command) wsRollback(ctx context.Context, name, id string, crossSession bool) error {
-	return a.withAttached(ctx, name, func(c workspaces, ws *workspace.Workspace) error {
-		stop := a.showProgress(ctx, c, ws.ID(), "going back")
+	return a.WithAttached(ctx, name, func(c console.Workspaces, ws *workspace.Workspace) error {
+		stop := a.ShowProgress(ctx, c, ws.ID(), "going back")
 		before, err := ws.Rollback(ctx, id, &driver.SnapshotAccess{CrossSession: crossSession})
 		stop()
 		if err != nil {
 			return err
 		}
-		a.note("the previous state is snapshot %s", before.ID)
+		a.Note("the previous state is snapshot %s", before.ID)
 		a.noteMissing(before)
-		return a.printAnswer(before, func(w io.Writer) error {
+		return a.PrintAnswer(before, func(w io.Writer) error {
 			_, err := fmt.Fprintln(w, before.ID)
 			return err
 		})
@@ -191,12 +192,12 @@ func (a *command) wsForkCommand() *cobra.Command {
 		Use:   "fork NAME [NEW]",
 		Short: "Open new workspaces from the present state of this one, and print their ids",
 		Args:  cobra.RangeArgs(1, 2),
-		RunE: run(func(ctx context.Context, args []string) error {
+		RunE: console.RunE(func(ctx context.Context, args []string) error {
 			if len(args) == 2 {
 				opts.Name = args[1]
 			}
 			if cmd.Flags().Changed("count") && opts.Count < 1 {
-				return usagef("--count %d: give a number of workspaces, at least 1", opts.Count)
+				return console.Usagef("--count %d: give a number of workspaces, at least 1", opts.Count)
 			}
 			var err error
 			if opts.Labels, err = parseLabels(labels); err != nil {
@@ -214,15 +215,15 @@ func (a *command) wsForkCommand() *cobra.Command {
 }
 
 func (a *command) wsFork(ctx context.Context, name string, opts client.ForkOptions) error {
-	return a.withWorkspaces(ctx, func(c workspaces) error {
-		stop := a.showProgress(ctx, c, name, "forking")
+	return a.WithWorkspaces(ctx, func(c console.Workspaces) error {
+		stop := a.ShowProgress(ctx, c, name, "forking")
 		res, err := c.Fork(ctx, name, opts)
 		stop()
 		if err != nil {
 			return err
 		}
 		a.noteMissing(res.Snapshot)
-		return a.printAnswer(res, func(w io.Writer) error {
+		return a.PrintAnswer(res, func(w io.Writer) error {
 			for _, ws := range res.Workspaces {
 				if _, err := fmt.Fprintln(w, ws.ID); err != nil {
 					return err

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -18,13 +19,13 @@ func (a *command) wsStatCommand() *cobra.Command {
 		Use:   "stat NAME PATH",
 		Short: "Describe a file, a directory or a symlink of a workspace",
 		Args:  cobra.ExactArgs(2),
-		RunE: run(func(ctx context.Context, args []string) error {
-			return a.withWorkspace(ctx, args[0], func(ws *workspace.Workspace) error {
+		RunE: console.RunE(func(ctx context.Context, args []string) error {
+			return a.WithWorkspace(ctx, args[0], func(ws *workspace.Workspace) error {
 				info, err := ws.Stat(ctx, args[1], &opts)
 				if err != nil {
-					return sayOf(fault.NotFound, err, listFiles)
+					return console.SayOf(fault.NotFound, err, console.ListFiles)
 				}
-				return a.printAnswer(info, func(w io.Writer) error { return writeTable(w, statRows(info)) })
+				return a.PrintAnswer(info, func(w io.Writer) error { return console.WriteTable(w, statRows(info)) })
 			})
 		}),
 	}
@@ -35,11 +36,11 @@ func (a *command) wsStatCommand() *cobra.Command {
 
 func statRows(info driver.Info) [][]string {
 	rows := [][]string{
-		{"path", printable(info.Path)}, {"type", string(info.Type)}, {"mode", fmt.Sprintf("%04o", info.Mode)},
-		{"size", fmt.Sprint(info.Size)}, {"modified", timeText(info.ModTime)},
+		{"path", console.Printable(info.Path)}, {"type", string(info.Type)}, {"mode", fmt.Sprintf("%04o", info.Mode)},
+		{"size", fmt.Sprint(info.Size)}, {"modified", console.TimeText(info.ModTime)},
 	}
 	if info.Target != "" {
-		rows = append(rows, []string{"target", printable(info.Target)})
+		rows = append(rows, []string{"target", console.Printable(info.Target)})
 	}
 	if info.Digest != "" {
 		rows = append(rows, []string{"digest", info.Digest})

@@ -1,4 +1,4 @@
-package cli
+package console
 
 import (
 	"os"
@@ -31,7 +31,7 @@ func TestGitIdentity(t *testing.T) {
 		t.Fatal(err)
 	}
 	look := func(spec workspace.Spec) map[string]string {
-		new(command).addGitIdentity(t.Context(), dir, &spec)
+		new(Console).AddGitIdentity(t.Context(), dir, &spec)
 		return spec.Policy.Env
 	}
 	want := map[string]string{
@@ -41,7 +41,7 @@ func TestGitIdentity(t *testing.T) {
 		t.Errorf("of the home (-want +got):\n%s", diff)
 	}
 	for _, args := range [][]string{{"init", "-q"}, {"config", "user.name", "Ann of the Repository"}} {
-		if _, err := userGit(t.Context(), dir, nil, args...); err != nil {
+		if _, err := UserGit(t.Context(), dir, nil, args...); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,4 +1,4 @@
-package cli
+package console
 
 import (
 	"bytes"
@@ -6,6 +6,9 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/signal"
+	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/term"
@@ -15,8 +18,8 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// terminalFile returns the file of a stream that is a terminal.
-func terminalFile(stream any) (*os.File, bool) {
+// TerminalFile returns the file of a stream that is a terminal.
+func TerminalFile(stream any) (*os.File, bool) {
 	if checked, ok := stream.(*checkedOutput); ok {
 		stream = checked.Writer
 	}
@@ -24,17 +27,17 @@ func terminalFile(stream any) (*os.File, bool) {
 	return f, ok && term.IsTerminal(int(f.Fd()))
 }
 
-// onTerminal reports whether standard input and output are terminals.
-func (a *command) onTerminal() bool {
-	_, in := terminalFile(a.In)
-	_, out := terminalFile(a.Out)
+// OnTerminal reports whether standard input and output are terminals.
+func (a *Console) OnTerminal() bool {
+	_, in := TerminalFile(a.In)
+	_, out := TerminalFile(a.Out)
 	return in && out
 }
 
-// terminalSize returns the size of the terminal, or 24x80 without one.
-func (a *command) terminalSize() driver.Size {
+// TerminalSize returns the size of the terminal, or 24x80 without one.
+func (a *Console) TerminalSize() driver.Size {
 	for _, stream := range []any{a.Out, a.In} {
-		if f, ok := terminalFile(stream); ok {
+		if f, ok := TerminalFile(stream); ok {
 			if cols, rows, err := term.GetSize(int(f.Fd())); err == nil && cols > 0 && rows > 0 {
 				return driver.Size{Rows: rows, Cols: cols}
 			}
@@ -43,21 +46,21 @@ func (a *command) terminalSize() driver.Size {
 	return driver.Size{Rows: 24, Cols: 80}
 }
 
-// endsWithUs reports whether the sessions of a workspace end with this program: there is nothing
+// EndsWithUs reports whether the sessions of a workspace end with this program: there is nothing
 // to come back to after detaching.
-func (a *command) endsWithUs(ws *workspace.Workspace) bool {
-	return a.server == "" && ws.Traits().SessionsEnd
+func (a *Console) EndsWithUs(ws *workspace.Workspace) bool {
+	return a.Server == "" && ws.Traits().SessionsEnd
 }
 
-// errDetached reports that the user detached from a running session.
-var errDetached = errors.New("detached")
+// ErrDetached reports that the user detached from a running session.
+var ErrDetached = errors.New("detached")
 
-// attachTerminal connects the user's terminal with a session, whose program has set modes. It
-// returns the result when the session ends, or errDetached after ctrl-] or ~.
-func (a *command) attachTerminal(ctx context.Context, t *client.Terminal, detachable bool, modes terminalModes) (*workspace.Result, error) {
+// AttachTerminal connects the user's terminal with a session, whose program has set modes. It
+// returns the result when the session ends, or ErrDetached after ctrl-] or ~.
+func (a *Console) AttachTerminal(ctx context.Context, t *client.Terminal, detachable bool, modes terminalModes) (*workspace.Result, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	if f, ok := terminalFile(a.In); ok {
+	if f, ok := TerminalFile(a.In); ok {
 		old, err := term.MakeRaw(int(f.Fd()))
 		if err != nil {
 			return nil, err
@@ -69,10 +72,10 @@ func (a *command) attachTerminal(ctx context.Context, t *client.Terminal, detach
 	// A blocked read of the terminal can't be interrupted: it ends with the program.
 	go func() {
 		if a.forwardKeys(ctx, t, detachable) {
-			cancel(errDetached)
+			cancel(ErrDetached)
 		}
 	}()
-	if _, ok := terminalFile(a.Out); ok {
+	if _, ok := TerminalFile(a.Out); ok {
 		if _, err := io.WriteString(a.Out, modes.set()); err != nil {
 			return nil, err
 		}
@@ -81,8 +84,8 @@ func (a *command) attachTerminal(ctx context.Context, t *client.Terminal, detach
 	for {
 		data, res, err := t.Receive(ctx)
 		switch {
-		case errors.Is(context.Cause(ctx), errDetached):
-			return nil, errDetached
+		case errors.Is(context.Cause(ctx), ErrDetached):
+			return nil, ErrDetached
 		case err != nil:
 			return nil, err
 		case res != nil:
@@ -97,7 +100,7 @@ func (a *command) attachTerminal(ctx context.Context, t *client.Terminal, detach
 
 // forwardKeys sends the user's input to the session; it reports whether the user
 // detached.
-func (a *command) forwardKeys(ctx context.Context, t *client.Terminal, detachable bool) bool {
+func (a *Console) forwardKeys(ctx context.Context, t *client.Terminal, detachable bool) bool {
 	escapes := newEscapes()
 	buf := make([]byte, 4096)
 	for {
@@ -184,3 +187,36 @@ func (e *escapes) filter(data []byte) (out []byte, leave bool) {
 	}
 	return b.Bytes(), false
 }
+
+// watchSize sends the size of the user's terminal to a session, now and at each
+// SIGWINCH.
+func (a *Console) watchSize(ctx context.Context, t *client.Terminal) (stop func()) {
+	if _, ok := TerminalFile(a.Out); !ok {
+		return func() {}
+	}
+	changes := make(chan os.Signal, 1)
+	signal.Notify(changes, syscall.SIGWINCH)
+	changes <- syscall.SIGWINCH
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			select {
+			case <-changes:
+				if t.Resize(ctx, a.TerminalSize()) != nil {
+					return
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	return func() {
+		signal.Stop(changes)
+		cancel()
+		wg.Wait()
+	}
+}
+
+// NotifySize sends a value to c whenever the size of the terminal changes.
+func NotifySize(c chan<- os.Signal) { signal.Notify(c, syscall.SIGWINCH) }

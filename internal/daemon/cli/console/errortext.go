@@ -1,4 +1,4 @@
-package cli
+package console
 
 import (
 	"errors"
@@ -23,17 +23,17 @@ var packageNames = []string{
 var innerStep = lazyregexp.New(`^(open|create|ask the engine|probe|ping the engine)( "[^"]*"| [a-z0-9]{20})?$`)
 
 // errorText returns an error as two texts for a user: what is wrong, and what to do.
-func (a *command) errorText(err error) (what, hint string) {
+func (a *Console) errorText(err error) (what, hint string) {
 	text, list := fault.SplitHints(err)
 	var lines, hints []string
 	for line := range strings.SplitSeq(text, "\n") {
-		lines = append(lines, withoutCode(trimPackages(a.withNames(line))))
+		lines = append(lines, withoutCode(TrimPackages(a.withNames(line))))
 	}
 	for _, h := range list {
 		if h.Kind == fault.HintProgram && fault.Of(err) != fault.NotFound { // it is no program
 			continue
 		}
-		if words := a.withNames(hintWords(h, a.inWork)); words != "" && !slices.Contains(hints, words) {
+		if words := a.withNames(hintWords(h, a.InWork)); words != "" && !slices.Contains(hints, words) {
 			hints = append(hints, words)
 		}
 	}
@@ -52,9 +52,9 @@ func (a *command) errorText(err error) (what, hint string) {
 	return strings.Join(lines, "\n"), strings.Join(hints, "\nhint: ")
 }
 
-// trimPackages removes the names of packages and their steps from the beginning of a text,
+// TrimPackages removes the names of packages and their steps from the beginning of a text,
 // and a fault code that has its reason after it.
-func trimPackages(text string) string {
+func TrimPackages(text string) string {
 	isCode := func(s string) bool {
 		return slices.ContainsFunc(fault.All(), func(c fault.Code) bool { return c.Error() == s })
 	}
@@ -82,7 +82,7 @@ func withoutCode(text string) string {
 }
 
 // withNames names workspaces by the names that the user gave, instead of their ids.
-func (a *command) withNames(text string) string {
+func (a *Console) withNames(text string) string {
 	for id, name := range a.named {
 		text = strings.NewReplacer(`workspace "`+id+`"`, `workspace "`+name+`"`, "workspace "+id, "workspace "+name).Replace(text)
 	}
@@ -92,20 +92,20 @@ func (a *command) withNames(text string) string {
 // hintSay is the kind of a hint that a command itself gives: its words.
 const hintSay fault.HintKind = "say"
 
-// say adds to an error what the user of a command can do about it, unless the error says that already.
-func say(err error, words string) error {
+// Say adds to an error what the user of a command can do about it, unless the error says that already.
+func Say(err error, words string) error {
 	if len(fault.HintsOf(err)) > 0 {
 		return err
 	}
 	return fault.WithHint(err, hintSay, words)
 }
 
-// sayOf is say for an error with a code.
-func sayOf(code fault.Code, err error, words string) error {
+// SayOf is say for an error with a code.
+func SayOf(code fault.Code, err error, words string) error {
 	if fault.Of(err) != code {
 		return err
 	}
-	return say(err, words)
+	return Say(err, words)
 }
 
 // hintWords says a hint in the words of the command line.
@@ -138,12 +138,13 @@ func hintWords(h fault.Hint, inWork bool) string {
 // shellBuiltins are no programs.
 var shellBuiltins = strings.Fields("cd export source alias ulimit umask set unset type eval")
 
+// What to do, for several hints.
 const (
-	listFiles    = "croft ws ls NAME lists the files"
+	ListFiles    = "croft ws ls NAME lists the files"
 	useShell     = "it is a builtin of the shell: -- sh -c 'cd src && make'"
-	leaveOutSudo = "leave out sudo: nothing inside becomes another user, and the files of the workspace are its own already; " + hostPackages
+	leaveOutSudo = "leave out sudo: nothing inside becomes another user, and the files of the workspace are its own already; " + HostPackages
 	workSudo     = "leave out sudo: the files of the work are its own already; programs are those of this host: install packages here, outside of the work"
-	giveRuns     = "give directories of runs, below .skillgym-results"
+	GiveRuns     = "give directories of runs, below .skillgym-results"
 )
 
 // hintTexts are what to do, by the kind of a hint and its first argument; "*" is any other one, and
@@ -218,3 +219,10 @@ var workHints = map[fault.HintKind]map[string]string{
 		"builtin": useShell,
 	},
 }
+
+// What to do instead of installing packages.
+const (
+	HostPackages = "programs are those of this host, read-only: install packages here, or choose an image that has them (docs/docker.md)"
+	PipPackages  = "the Python of this host takes no packages from inside; in a virtual environment it does: " +
+		"croft run --allow-net @pypi -- sh -c 'python3 -m venv v && v/bin/pip install NAME'"
+)

@@ -1,4 +1,4 @@
-package cli
+package console
 
 import (
 	"errors"
@@ -13,7 +13,7 @@ import (
 func TestErrorText(t *testing.T) {
 	const id = "aaaaaaaaaaaaaaaaaaaa"
 	invalid := func(text string) error { return fmt.Errorf("%s: %w", text, fault.InvalidArgument) }
-	a := &command{named: map[string]string{id: "demo"}}
+	a := &Console{named: map[string]string{id: "demo"}}
 	for _, tt := range []struct {
 		err        error
 		what, hint string
@@ -41,7 +41,7 @@ func TestErrorText(t *testing.T) {
 			}
 		}
 	}
-	w := &command{inWork: true}
+	w := &Console{InWork: true}
 	for want, h := range map[string]fault.Hint{
 		"the path is inside the copy of the project": {Kind: fault.HintProgram, Args: []string{"./x"}},
 		"install it on this host":                    {Kind: fault.HintProgram, Args: []string{"jq"}},

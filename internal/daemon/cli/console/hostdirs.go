@@ -1,9 +1,11 @@
-package cli
+package console
 
 import (
 	"context"
 	"fmt"
 	"maps"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,21 +23,21 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// hostDirFlags are the flags for directories of the host that commands see besides their
+// HostDirFlags are the flags for directories of the host that commands see besides their
 // workspace.
-type hostDirFlags struct {
-	rw, ro     []string
-	sockets    []string
-	toolchains []string
+type HostDirFlags struct {
+	RW, RO     []string
+	Sockets    []string
+	Toolchains []string
 }
 
-// registerFlags adds the flags. first is what the first directory of --rw, and a single one
+// RegisterFlags adds the flags. first is what the first directory of --rw, and a single one
 // of --ro, is besides.
-func (h *hostDirFlags) registerFlags(f *pflag.FlagSet, firstRW, firstRO string) {
-	f.StringArrayVar(&h.rw, "rw", nil, "mount this directory of the host writable"+firstRW+"; may be given several times")
-	f.StringArrayVar(&h.ro, "ro", nil, "mount this directory of the host read-only"+firstRO+"; may be given several times")
-	f.StringArrayVar(&h.sockets, "sockets", nil, "let commands connect to Unix sockets in this directory of the host, which --rw or --ro shows; may be given several times")
-	registerToolchains(f, &h.toolchains)
+func (h *HostDirFlags) RegisterFlags(f *pflag.FlagSet, firstRW, firstRO string) {
+	f.StringArrayVar(&h.RW, "rw", nil, "mount this directory of the host writable"+firstRW+"; may be given several times")
+	f.StringArrayVar(&h.RO, "ro", nil, "mount this directory of the host read-only"+firstRO+"; may be given several times")
+	f.StringArrayVar(&h.Sockets, "sockets", nil, "let commands connect to Unix sockets in this directory of the host, which --rw or --ro shows; may be given several times")
+	registerToolchains(f, &h.Toolchains)
 }
 
 // registerToolchains adds the flag for toolchains.
@@ -43,13 +45,14 @@ func registerToolchains(f *pflag.FlagSet, names *[]string) {
 	f.StringSliceVar(names, "toolchain", nil, "show toolchains below the home directory read-only, and their caches copy-on-write: auto, none or names ("+strings.Join(toolchain.Names(), ", ")+") (default none)")
 }
 
-func (h *hostDirFlags) given() bool {
-	return len(h.rw)+len(h.ro)+len(h.sockets) > 0 || h.wantsToolchains()
+// Given reports whether a flag was given.
+func (h *HostDirFlags) Given() bool {
+	return len(h.RW)+len(h.RO)+len(h.Sockets) > 0 || h.WantsToolchains()
 }
 
-// wantsToolchains reports whether --toolchain asks for any.
-func (h *hostDirFlags) wantsToolchains() bool {
-	return len(h.toolchains) > 0 && !slices.Equal(h.toolchains, []string{toolchain.None})
+// WantsToolchains reports whether --toolchain asks for any.
+func (h *HostDirFlags) WantsToolchains() bool {
+	return len(h.Toolchains) > 0 && !slices.Equal(h.Toolchains, []string{toolchain.None})
 }
 
 // setUser gives the workload another user name if the host's user has the same one, and
@@ -68,25 +71,25 @@ func setUser(o *sandbox.Options, workspaceDir string) {
 	}
 }
 
-// boundDirs returns the directories of --rw and --ro, in this order, and those of --sockets.
-func (a *command) boundDirs(h hostDirFlags) (dirs []sandbox.Bind, sockets []string, err error) {
-	shown, err := a.absoluteDirs(slices.Concat(h.rw, h.ro))
+// BoundDirs returns the directories of --rw and --ro, in this order, and those of --sockets.
+func (a *Console) BoundDirs(h HostDirFlags) (dirs []sandbox.Bind, sockets []string, err error) {
+	shown, err := a.absoluteDirs(slices.Concat(h.RW, h.RO))
 	if err != nil {
 		return nil, nil, err
 	}
 	for i, dir := range shown {
-		dirs = append(dirs, sandbox.Bind{Dir: dir, ReadOnly: i >= len(h.rw)})
+		dirs = append(dirs, sandbox.Bind{Dir: dir, ReadOnly: i >= len(h.RW)})
 	}
-	sockets, err = a.absoluteDirs(h.sockets)
+	sockets, err = a.absoluteDirs(h.Sockets)
 	return dirs, sockets, err
 }
 
 // absoluteDirs returns directories of the host from its root.
-func (a *command) absoluteDirs(dirs []string) ([]string, error) {
+func (a *Console) absoluteDirs(dirs []string) ([]string, error) {
 	var all []string
 	for _, dir := range dirs {
-		if a.server != "" && !filepath.IsAbs(dir) {
-			return nil, usagef("%s is relative: with --server, give a directory of the server's host from its root", dir)
+		if a.Server != "" && !filepath.IsAbs(dir) {
+			return nil, Usagef("%s is relative: with --server, give a directory of the server's host from its root", dir)
 		}
 		abs, err := filepath.Abs(dir)
 		if err != nil {
@@ -97,17 +100,17 @@ func (a *command) absoluteDirs(dirs []string) ([]string, error) {
 	return all, nil
 }
 
-// addToolchains adds toolchains and caches to the options of a workspace, and their
+// AddToolchains adds toolchains and caches to the options of a workspace, and their
 // variables to its policy. project is the directory whose files choose versions. What
 // overlaps with the workspace or with a directory of opts is left out: that shows it, or
 // replaces it.
-func (a *command) addToolchains(names []string, project string, spec *workspace.Spec, opts *sandbox.Options) error {
+func (a *Console) AddToolchains(names []string, project string, spec *workspace.Spec, opts *sandbox.Options) error {
 	defer func() { setUser(opts, spec.Dir) }()
 	if len(names) == 0 {
 		return nil
 	}
-	if a.server != "" {
-		return usagef("--toolchain is for this host: with --server, name directories of the server's host with --ro")
+	if a.Server != "" {
+		return Usagef("--toolchain is for this host: with --server, name directories of the server's host with --ro")
 	}
 	found, err := toolchain.Find(toolchain.Options{Project: project}, names...)
 	if err != nil {
@@ -144,10 +147,10 @@ func (a *command) addToolchains(names []string, project string, spec *workspace.
 	return nil
 }
 
-// checkSandbox refuses directories of the host for a provider, by its name, that is not a
+// CheckSandbox refuses directories of the host for a provider, by its name, that is not a
 // sandbox. What a server's providers are, is known only there.
-func (a *command) checkSandbox(provider string, h hostDirFlags) error {
-	if a.server != "" || !h.given() {
+func (a *Console) CheckSandbox(provider string, h HostDirFlags) error {
+	if a.Server != "" || !h.Given() {
 		return nil
 	}
 	kind, err := a.providerKind(provider)
@@ -158,8 +161,8 @@ func (a *command) checkSandbox(provider string, h hostDirFlags) error {
 }
 
 // providerKind returns the kind of a provider of this host, by its name.
-func (a *command) providerKind(name string) (string, error) {
-	settings, err := a.settings()
+func (a *Console) providerKind(name string) (string, error) {
+	settings, err := a.Settings()
 	if err != nil {
 		return "", err
 	}
@@ -167,14 +170,14 @@ func (a *command) providerKind(name string) (string, error) {
 	return kind, err
 }
 
-// isSandbox reports whether a provider of this host, by its name, is the sandbox.
-func (a *command) isSandbox(provider string) bool {
+// IsSandbox reports whether a provider of this host, by its name, is the sandbox.
+func (a *Console) IsSandbox(provider string) bool {
 	kind, err := a.providerKind(provider)
 	return err == nil && kind == sandbox.Kind
 }
 
-// noteCaches prints which caches start empty, where the isolation has no layers.
-func (a *command) noteCaches(ws client.Workspace, opts sandbox.Options) {
+// NoteCaches prints which caches start empty, where the isolation has no layers.
+func NoteCaches(a *Console, ws client.Workspace, opts sandbox.Options) {
 	if len(opts.Caches) == 0 || ws.Traits == nil {
 		return
 	}
@@ -194,23 +197,23 @@ func (a *command) noteCaches(ws client.Workspace, opts sandbox.Options) {
 		}
 	}
 	if why != "" && len(cold) > 0 {
-		a.note("croft: caches that start empty: %s: %s", strings.Join(cold, ", "), why)
+		a.Note("croft: caches that start empty: %s: %s", strings.Join(cold, ", "), why)
 	}
 }
 
 // gitTimeout bounds a question to git about its configuration.
 const gitTimeout = 2 * time.Second
 
-// addGitIdentity adds the name and the address with which the user commits in a directory to
+// AddGitIdentity adds the name and the address with which the user commits in a directory to
 // the variables of a workspace: commands inside do not see ~/.gitconfig. Nothing else of that
 // is passed on. What --env sets stays.
-func (a *command) addGitIdentity(ctx context.Context, dir string, spec *workspace.Spec) {
-	if a.server != "" || dir == "" {
+func (a *Console) AddGitIdentity(ctx context.Context, dir string, spec *workspace.Spec) {
+	if a.Server != "" || dir == "" {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, gitTimeout)
 	defer cancel()
-	out, err := userGit(ctx, dir, nil, "config", "--get-regexp", `^user\.(name|email)$`)
+	out, err := UserGit(ctx, dir, nil, "config", "--get-regexp", `^user\.(name|email)$`)
 	if err != nil {
 		return // no identity, or no git: git inside says so
 	}
@@ -227,4 +230,18 @@ func (a *command) addGitIdentity(ctx context.Context, dir string, spec *workspac
 			}
 		}
 	}
+}
+
+// UserGit runs the user's git in a directory, with the user's configuration but without
+// hooks, which may run what was just applied. It reads paths with pathspecs, as there may be
+// more of them than a command line holds.
+func UserGit(ctx context.Context, dir string, paths []string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "git", slices.Concat([]string{"-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "--literal-pathspecs"}, args)...)
+	cmd.Dir, cmd.Stdin = dir, strings.NewReader(strings.Join(paths, "\x00"))
+	cmd.Env = append(os.Environ(), "LC_ALL=C")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("git %s: %w: %s", args[0], fault.Failed, OneLine(string(out)))
+	}
+	return string(out), nil
 }

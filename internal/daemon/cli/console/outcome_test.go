@@ -1,4 +1,4 @@
-package cli
+package console
 
 import (
 	"strings"
@@ -21,8 +21,8 @@ func TestCauseOfACommand(t *testing.T) {
 		{driver.CauseOOM, "croft: the command was killed: oom: it reached its memory limit\n"},
 	} {
 		var notes strings.Builder
-		a := &command{Streams: Streams{Err: &notes}}
-		if err := a.commandOutcome(workspace.Result{ExitCode: 2, Cause: tt.cause}); exitStatus(err) != 2 || notes.String() != tt.want {
+		a := &Console{Streams: Streams{Err: &notes}}
+		if err := a.CommandOutcome(workspace.Result{ExitCode: 2, Cause: tt.cause}); exitStatus(err) != 2 || notes.String() != tt.want {
 			t.Errorf("cause %q: status %d, %q; want 2, %q", tt.cause, exitStatus(err), notes.String(), tt.want)
 		}
 	}

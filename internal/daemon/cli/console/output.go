@@ -1,4 +1,4 @@
-package cli
+package console
 
 import (
 	"bufio"
@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -54,9 +55,9 @@ func (o *checkedOutput) lost() error {
 	return o.err
 }
 
-// printAnswer prints v as JSON with --json, and else calls text.
-func (a *command) printAnswer(v any, text func(w io.Writer) error) error {
-	if !a.json {
+// PrintAnswer prints v as JSON with --json, and else calls text.
+func (a *Console) PrintAnswer(v any, text func(w io.Writer) error) error {
+	if !a.JSON {
 		return text(a.Out)
 	}
 	enc := json.NewEncoder(a.Out)
@@ -65,28 +66,28 @@ func (a *command) printAnswer(v any, text func(w io.Writer) error) error {
 	return enc.Encode(v)
 }
 
-// printJSONOnly prints v with --json, and else nothing.
-func (a *command) printJSONOnly(v any) error {
-	return a.printAnswer(v, func(io.Writer) error { return nil })
+// PrintJSONOnly prints v with --json, and else nothing.
+func (a *Console) PrintJSONOnly(v any) error {
+	return a.PrintAnswer(v, func(io.Writer) error { return nil })
 }
 
-// printRemoved prints the name of a removed thing. The key deleted is an older name of
+// PrintRemoved prints the name of a removed thing. The key deleted is an older name of
 // the key removed.
-func (a *command) printRemoved(name string) error {
-	return a.printAnswer(map[string]string{"removed": name, "deleted": name}, func(w io.Writer) error {
-		_, err := fmt.Fprintln(w, "removed", printable(name))
+func (a *Console) PrintRemoved(name string) error {
+	return a.PrintAnswer(map[string]string{"removed": name, "deleted": name}, func(w io.Writer) error {
+		_, err := fmt.Fprintln(w, "removed", Printable(name))
 		return err
 	})
 }
 
-// note prints a line to standard error, except with --json, where standard error has
-// JSON only: see reportError and noteRecovered. Beside a log in JSON it is a record.
-func (a *command) note(format string, args ...any) {
+// Note prints a line to standard error, except with --json, where standard error has
+// JSON only: see ReportError and NoteRecovered. Beside a log in JSON it is a record.
+func (a *Console) Note(format string, args ...any) {
 	text := fmt.Sprintf(format+"\n", args...)
 	switch {
-	case a.json:
-	case a.notes != nil:
-		a.notes.Info(strings.TrimPrefix(strings.TrimSuffix(text, "\n"), "croft: "))
+	case a.JSON:
+	case a.Notes != nil:
+		a.Notes.Info(strings.TrimPrefix(strings.TrimSuffix(text, "\n"), "croft: "))
 	case a.view != nil:
 		a.view.Print(text)
 	default:
@@ -94,16 +95,16 @@ func (a *command) note(format string, args ...any) {
 	}
 }
 
-// writeTable prints rows in columns. Texts of users and workloads, such as labels and
+// WriteTable prints rows in columns. Texts of users and workloads, such as labels and
 // paths, are among the cells, so a cell that a terminal could interpret is quoted. drop has
 // titles of columns, the least important first: a terminal that is too narrow for all
 // columns shows the others.
-func writeTable(w io.Writer, rows [][]string, drop ...string) error {
+func WriteTable(w io.Writer, rows [][]string, drop ...string) error {
 	width := tableWidth(w, rows)
 	cells := make([][]string, len(rows))
 	for i, row := range rows {
 		for _, cell := range row {
-			cells[i] = append(cells[i], printable(cell))
+			cells[i] = append(cells[i], Printable(cell))
 		}
 	}
 	if width > 0 {
@@ -195,7 +196,7 @@ func tableWidth(w io.Writer, rows [][]string) int {
 	if len(rows) == 0 || len(rows[0]) == 0 || rows[0][0] != strings.ToUpper(rows[0][0]) {
 		return 0
 	}
-	f, ok := terminalFile(w)
+	f, ok := TerminalFile(w)
 	if !ok {
 		return 0
 	}
@@ -219,9 +220,9 @@ func isShown(r rune) bool {
 	return unicode.IsPrint(r) && !unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r) // Hangul fillers are letters that nobody sees
 }
 
-// printable returns a name, quoted if it has control characters, invisible ones or invalid
+// Printable returns a name, quoted if it has control characters, invisible ones or invalid
 // UTF-8, which a terminal could interpret.
-func printable(name string) string {
+func Printable(name string) string {
 	plain := utf8.ValidString(name) && !strings.ContainsFunc(name, func(r rune) bool { return !isShown(r) })
 	if plain {
 		return name
@@ -229,8 +230,8 @@ func printable(name string) string {
 	return strconv.QuoteToASCII(name)
 }
 
-// printableText returns a text of several lines with its control characters escaped.
-func printableText(text string) string {
+// PrintableText returns a text of several lines with its control characters escaped.
+func PrintableText(text string) string {
 	var b strings.Builder
 	for _, r := range text {
 		if r == '\n' || r == '\t' || isShown(r) {
@@ -243,7 +244,8 @@ func printableText(text string) string {
 	return b.String()
 }
 
-func labelText(labels map[string]string) string {
+// LabelText formats labels, sorted by name.
+func LabelText(labels map[string]string) string {
 	var pairs []string
 	for k, v := range labels {
 		pairs = append(pairs, k+"="+v)
@@ -252,16 +254,27 @@ func labelText(labels map[string]string) string {
 	return strings.Join(pairs, ",")
 }
 
-func timeText(t time.Time) string {
+// TimeText formats a time, or "-" for none.
+func TimeText(t time.Time) string {
 	if t.IsZero() {
 		return "-"
 	}
 	return t.UTC().Format(time.RFC3339)
 }
 
-func orDash(s string) string {
+// OrDash returns s, or "-" for "".
+func OrDash(s string) string {
 	if s == "" {
 		return "-"
 	}
 	return s
+}
+
+// UseColour reports whether w is a terminal with colours, and NO_COLOR is not set.
+func UseColour(w io.Writer) bool {
+	if os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
+		return false
+	}
+	_, ok := TerminalFile(w)
+	return ok
 }

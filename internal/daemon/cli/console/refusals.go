@@ -1,4 +1,4 @@
-package cli
+package console
 
 import (
 	"cmp"
@@ -12,23 +12,23 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// mostRefusals bounds the number of refused hosts that are printed.
-const mostRefusals = 5
+// MostRefusals bounds the number of refused hosts that are printed.
+const MostRefusals = 5
 
-// noteResultRefusals prints the refused hosts of a result, for a workspace that stays.
-func (a *command) noteResultRefusals(refused []driver.Refusal) {
+// NoteResultRefusals prints the refused hosts of a result, for a workspace that stays.
+func (a *Console) NoteResultRefusals(refused []driver.Refusal) {
 	for i, r := range refused {
-		if i == mostRefusals {
-			a.note("croft: refused: and %d more; see croft events --kind %s", len(refused)-mostRefusals, event.EgressRequest)
+		if i == MostRefusals {
+			a.Note("croft: refused: and %d more; see croft events --kind %s", len(refused)-MostRefusals, event.EgressRequest)
 			return
 		}
-		a.note("croft: refused: %s", printable(refusalText(r.Host, r.Reason, "a workspace opened with --allow-net %s reaches it")))
+		a.Note("croft: refused: %s", Printable(RefusalText(r.Host, r.Reason, "a workspace opened with --allow-net %s reaches it")))
 	}
 }
 
-// refusalText describes a refusal, with what to do about it. allow says how a host that no rule
+// RefusalText describes a refusal, with what to do about it. allow says how a host that no rule
 // names is allowed.
-func refusalText(at, reason, allow string) string {
+func RefusalText(at, reason, allow string) string {
 	line := at + ": " + reason
 	host, port, err := net.SplitHostPort(at)
 	// No hint for link-local addresses: cloud metadata services have credentials there.
@@ -38,22 +38,22 @@ func refusalText(at, reason, allow string) string {
 	if port == "80" || port == "443" { // what a host without a port allows
 		at = host
 	}
-	if strings.HasPrefix(reason, noRule) {
+	if strings.HasPrefix(reason, NoRule) {
 		return line + "; " + fmt.Sprintf(allow, cmp.Or(config.RegistryRule(at), at))
 	}
-	return line + addressRemedy(host, at, reason)
+	return line + AddressRemedy(host, at, reason)
 }
 
 // What the reasons of the egress proxy begin with. More --allow-net helps against the first
 // alone.
 const (
-	noRule         = "no rule allows it"
+	NoRule         = "no rule allows it"
 	refusedAddress = "its address is "
 )
 
-// addressRemedy says how a name is reached that is allowed and whose address is refused, as in
+// AddressRemedy says how a name is reached that is allowed and whose address is refused, as in
 // networks with names and proxies of their own; at is the host, with a port that is not usual. A metadata service has none: it has credentials.
-func addressRemedy(host, at, reason string) string {
+func AddressRemedy(host, at, reason string) string {
 	class, ok := strings.CutPrefix(reason, refusedAddress)
 	if !ok || class == "a metadata service" || class == "link-local" || net.ParseIP(host) != nil {
 		return ""
@@ -65,10 +65,10 @@ func addressRemedy(host, at, reason string) string {
 		"with --allow-net @NAME; of a registry, network.mirrors", host)
 }
 
-// noteEventRefusals prints the hosts that the egress proxy refused to a workspace, from
+// NoteEventRefusals prints the hosts that the egress proxy refused to a workspace, from
 // its events. Programs often report only that a request failed.
-func (a *command) noteEventRefusals(ctx context.Context, c workspaces, id string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+func (a *Console) NoteEventRefusals(ctx context.Context, c Workspaces, id string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), StopTimeout)
 	defer cancel()
 	told := map[string]bool{}
 	err := c.KeptEvents(ctx, event.EgressRequest, id, func(e event.Event) error {
@@ -80,17 +80,17 @@ func (a *command) noteEventRefusals(ctx context.Context, c workspaces, id string
 		if port := e.Fields[event.FieldPort]; port != nil { // a malformed request has none
 			at = net.JoinHostPort(at, fmt.Sprint(port))
 		}
-		line := "refused: " + refusalText(at, fmt.Sprint(e.Fields[event.FieldReason]), "--allow-net %s lets it through")
+		line := "refused: " + RefusalText(at, fmt.Sprint(e.Fields[event.FieldReason]), "--allow-net %s lets it through")
 		if !refused {
 			line = "allowed but not reached: " + at + ": " + fmt.Sprint(e.Fields[event.FieldReason])
 		}
-		if len(told) < mostRefusals && !told[line] {
-			a.note("croft: %s", printable(line))
+		if len(told) < MostRefusals && !told[line] {
+			a.Note("croft: %s", Printable(line))
 		}
 		told[line] = true
 		return nil
 	})
-	if err == nil && len(told) > mostRefusals {
-		a.note("croft: refused: and %d more; see croft events --kind %s", len(told)-mostRefusals, event.EgressRequest)
+	if err == nil && len(told) > MostRefusals {
+		a.Note("croft: refused: and %d more; see croft events --kind %s", len(told)-MostRefusals, event.EgressRequest)
 	}
 }

@@ -1,4 +1,4 @@
-package cli
+package console
 
 import (
 	"errors"
@@ -10,7 +10,7 @@ import (
 )
 
 func TestExitStatusIsTotal(t *testing.T) {
-	help := exitHelp()
+	help := ExitHelp()
 	for _, code := range fault.All() {
 		err := &failure{fmt.Errorf("do a thing: %w", code)}
 		if got := exitStatus(err); got != code.Exit() || got < 10 {
@@ -31,7 +31,7 @@ func TestExitStatusIsTotal(t *testing.T) {
 	}{
 		{nil, 0},
 		{errors.New("unknown flag: --x"), exitUsage},
-		{&failure{usagef("no")}, exitUsage},
+		{&failure{Usagef("no")}, exitUsage},
 		{&failure{errors.New("unclassified")}, fault.Internal.Exit()},
 	} {
 		if got := exitStatus(tt.err); got != tt.want {
@@ -44,7 +44,7 @@ func TestShellQuote(t *testing.T) {
 	for in, want := range map[string]string{
 		"/a/b.c": "/a/b.c", "": "''", "a b": "'a b'", "it's": `'it'\''s'`, "$HOME": "'$HOME'", "-x": "-x",
 	} {
-		if got := shellQuote(in); got != want {
+		if got := ShellQuote(in); got != want {
 			t.Errorf("shellQuote(%q) = %s, want %s", in, got, want)
 		}
 	}
@@ -54,7 +54,7 @@ func TestPrintable(t *testing.T) {
 	for in, want := range map[string]string{
 		"plain": "plain", "naïve": "naïve", "a b": "a b", "a\nb": `"a\nb"`, "\x1b[31m": `"\x1b[31m"`, "caf\xe9": `"caf\xe9"`, "a\u115fb": `"a\u115fb"`, "c1\u009bx": `"c1\u009bx"`, "\u202ex": `"\u202ex"`,
 	} {
-		if got := printable(in); got != want {
+		if got := Printable(in); got != want {
 			t.Errorf("printable(%q) = %s, want %s", in, got, want)
 		}
 	}

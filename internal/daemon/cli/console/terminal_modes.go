@@ -1,4 +1,4 @@
-package cli
+package console
 
 import (
 	"bytes"
@@ -121,13 +121,13 @@ func (m *terminalModes) reset() string {
 	return b.String()
 }
 
-// modesRead bounds what earlierModes reads at the beginning of a log, where programs set
+// modesRead bounds what EarlierModes reads at the beginning of a log, where programs set
 // modes, and before the end.
 const modesRead = 1 << 20
 
-// earlierModes returns the modes that the program of a session had set before its last
+// EarlierModes returns the modes that the program of a session had set before its last
 // output, of tail bytes. What can't be read has set none.
-func earlierModes(ctx context.Context, ws *workspace.Workspace, id string, tail int64) (m terminalModes) {
+func EarlierModes(ctx context.Context, ws *workspace.Workspace, id string, tail int64) (m terminalModes) {
 	session, err := ws.Attach(ctx, id)
 	if tail == 0 || err != nil {
 		return m

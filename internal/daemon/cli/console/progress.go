@@ -1,4 +1,4 @@
-package cli
+package console
 
 import (
 	"context"
@@ -18,9 +18,9 @@ import (
 // progressDelay is the time before progress is shown.
 const progressDelay = time.Second
 
-// showProgress shows a progress line on a terminal, from the progress events of a
+// ShowProgress shows a progress line on a terminal, from the progress events of a
 // workspace. stop removes the line.
-func (a *command) showProgress(ctx context.Context, c workspaces, id, what string) (stop func()) {
+func (a *Console) ShowProgress(ctx context.Context, c Workspaces, id, what string) (stop func()) {
 	if !a.showsProgress() {
 		return func() {}
 	}
@@ -29,12 +29,12 @@ func (a *command) showProgress(ctx context.Context, c workspaces, id, what strin
 		return func() {} // what is shown is no reason to fail
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	var now progressLine
+	var now ProgressLine
 	var listening sync.WaitGroup
 	listening.Go(func() {
 		filter := client.EventFilter{Kinds: []string{string(event.Progress)}, Workspace: id, Follow: true}
 		api.Events(ctx, filter, func(e event.Event) error { //nolint:errcheck // it ends with the context, or progress is not shown
-			now.set(e.Fields[event.FieldFiles], e.Fields[event.FieldBytes])
+			now.Set(e.Fields[event.FieldFiles], e.Fields[event.FieldBytes])
 			return nil
 		})
 	})
@@ -46,57 +46,58 @@ func (a *command) showProgress(ctx context.Context, c workspaces, id, what strin
 	}
 }
 
-// showLocalProgress is showProgress for work of this process, under the returned
+// ShowLocalProgress is ShowProgress for work of this process, under the returned
 // context.
-func (a *command) showLocalProgress(ctx context.Context, what string) (_ context.Context, stop func()) {
-	now, stop := a.startProgress(what)
+func (a *Console) ShowLocalProgress(ctx context.Context, what string) (_ context.Context, stop func()) {
+	now, stop := a.StartProgress(what)
 	if now != nil {
-		ctx = driver.WithProgress(ctx, func(files, bytes int64) { now.set(files, bytes) })
+		ctx = driver.WithProgress(ctx, func(files, bytes int64) { now.Set(files, bytes) })
 	}
 	return ctx, stop
 }
 
-// startProgress shows a line that says what is done and for how long, until stop. The caller
+// StartProgress shows a line that says what is done and for how long, until stop. The caller
 // may set counts in it; it is nil if no progress is shown.
-func (a *command) startProgress(what string) (now *progressLine, stop func()) {
+func (a *Console) StartProgress(what string) (now *ProgressLine, stop func()) {
 	if !a.showsProgress() {
 		return nil, func() {}
 	}
-	now = new(progressLine)
+	now = new(ProgressLine)
 	return now, a.startView(now, what)
 }
 
 // showsProgress reports whether standard error is a terminal that can redraw lines.
-func (a *command) showsProgress() bool {
-	_, ok := terminalFile(a.Err)
-	return ok && !a.json && os.Getenv("TERM") != "dumb"
+func (a *Console) showsProgress() bool {
+	_, ok := TerminalFile(a.Err)
+	return ok && !a.JSON && os.Getenv("TERM") != "dumb"
 }
 
-// A progressLine is the newest line of progress.
-type progressLine struct{ atomic.Value }
+// A ProgressLine is the newest line of progress.
+type ProgressLine struct{ atomic.Value }
 
-func (p *progressLine) set(files, bytes any) {
+// Set shows counts.
+func (p *ProgressLine) Set(files, bytes any) {
 	p.Store(fmt.Sprintf(": %v files, %v", files, sizeText(bytes)))
 }
 
-// A byteCounter shows how many bytes were written to it.
-type byteCounter struct {
-	progress *progressLine
+// A ByteCounter shows how many bytes were written to it.
+type ByteCounter struct {
+	Progress *ProgressLine
 	n        int64
 }
 
 // Write counts the bytes.
-func (c *byteCounter) Write(data []byte) (int, error) {
+func (c *ByteCounter) Write(data []byte) (int, error) {
 	c.n += int64(len(data))
-	c.progress.Store(": " + sizeText(c.n))
+	c.Progress.Store(": " + sizeText(c.n))
 	return len(data), nil
 }
 
 // startView shows the text in one line, once the work has taken longer than progressDelay.
 // Notes are printed above it.
-func (a *command) startView(p *progressLine, what string) (stop func()) {
+func (a *Console) startView(p *ProgressLine, what string) (stop func()) {
 	start := time.Now()
-	a.view = live.Start(a.Err, a.terminalSize().Cols, func() []string {
+	a.view = live.Start(a.Err, a.TerminalSize().Cols, func() []string {
 		took := time.Since(start)
 		if took <= progressDelay {
 			return nil

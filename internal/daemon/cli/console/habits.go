@@ -1,4 +1,4 @@
-package cli
+package console
 
 import (
 	"os/exec"
@@ -22,9 +22,9 @@ var otherVerbs = map[string]string{
 	"stop": "pause rm discard", "tag": "snapshot", "upload": "put", "view": "print",
 }
 
-// otherCommands are words of other programs that need more words than a name of ours. The key is the
+// OtherCommands are words of other programs that need more words than a name of ours. The key is the
 // path of the group and the word.
-var otherCommands = map[string]string{
+var OtherCommands = map[string]string{
 	"croft build":           "croft template create NAME --dir DIR",
 	"croft clone":           "git clone, and then croft work AGENT in its directory; croft ws fork NAME NEW copies a workspace",
 	"croft config set":      "an editor on ~/.config/croft/croft.yaml; croft config check names the file in use",
@@ -36,9 +36,9 @@ var otherCommands = map[string]string{
 	"croft volume":          "--rw DIR or --ro DIR of croft run and croft ws open",
 }
 
-// otherFlags are flags of other programs, and what does the same here. A key with a command is for
+// OtherFlags are flags of other programs, and what does the same here. A key with a command is for
 // that command alone.
-var otherFlags = map[string]string{
+var OtherFlags = map[string]string{
 	"--image":          `use --provider docker --options '{"image":"NAME"}', or --template NAME of croft template create NAME --image IMAGE`,
 	"--name croft run": "use croft ws open NAME, then croft ws exec NAME -- PROGRAM",
 	"--net":            "use --allow-net HOST; without it there is no network",
@@ -59,7 +59,7 @@ var otherFlags = map[string]string{
 
 // otherWord says what to use instead of a word of another program, "" if croft does not know the word.
 func otherWord(group *cobra.Command, word string) string {
-	if use, ok := otherCommands[group.CommandPath()+" "+word]; ok {
+	if use, ok := OtherCommands[group.CommandPath()+" "+word]; ok {
 		return "; use: " + use
 	}
 	if verbs, ok := otherVerbs[word]; ok {
@@ -93,8 +93,8 @@ func useOf(group *cobra.Command, names ...string) string {
 	return "; use: " + strings.Join(uses, ", or ")
 }
 
-// unknownCommand is the error for arguments of a group whose first is no command of it.
-func unknownCommand(group *cobra.Command, args []string) error {
+// UnknownCommand is the error for arguments of a group whose first is no command of it.
+func UnknownCommand(group *cobra.Command, args []string) error {
 	word := args[0]
 	hint := otherWord(group, word)
 	if hint == "" {
@@ -111,9 +111,9 @@ func unknownCommand(group *cobra.Command, args []string) error {
 	case !group.HasParent():
 		hint = rootHint(group, word)
 	case group.Name() == "eval" && strings.Contains(word, "."):
-		hint = "; use: croft eval run " + shellQuote(word)
+		hint = "; use: croft eval run " + ShellQuote(word)
 	}
-	return usagef("unknown command %q for %q%s", word, group.CommandPath(), hint)
+	return Usagef("unknown command %q for %q%s", word, group.CommandPath(), hint)
 }
 
 // commandHint suggests the known word nearest to the first argument, with the whole command
@@ -129,7 +129,7 @@ func commandHint(group *cobra.Command, args, known []string) string {
 		line = slices.Insert(line, dash+1, "--")
 	}
 	for i := range line[2:] {
-		line[i+2] = shellQuote(line[i+2])
+		line[i+2] = ShellQuote(line[i+2])
 	}
 	return hint + " use: " + strings.Join(line, " ")
 }
@@ -157,7 +157,7 @@ func flagHint(cmd *cobra.Command, flag string) string {
 		keys = keys[:1] // it is rather one of the agent's than one of docker's
 	}
 	for _, key := range keys {
-		if use, ok := otherFlags[key]; ok {
+		if use, ok := OtherFlags[key]; ok {
 			return "; " + use
 		}
 	}

@@ -1,0 +1,52 @@
+package console
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/shellword"
+)
+
+// OneLine returns s with each run of white space as one space.
+func OneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// HostError gives an error of the host's files its code.
+func HostError(verb, name string, err error) error {
+	var coded fault.Code
+	if err == nil || errors.As(err, &coded) {
+		return err
+	}
+	var inner *fs.PathError
+	if errors.As(err, &inner) {
+		err = inner.Err
+	}
+	return fmt.Errorf("%s %s: %w: %w", verb, Printable(name), fault.Of(err), err)
+}
+
+// ShellQuote quotes a word for a shell if necessary.
+func ShellQuote(s string) string {
+	return shellword.QuoteUnsafe(s, "/._-+:@%")
+}
+
+// ShellText writes words as a shell reads them.
+func ShellText(words []string) string {
+	quoted := make([]string, len(words))
+	for i, word := range words {
+		quoted[i] = ShellQuote(word)
+	}
+	return strings.Join(quoted, " ")
+}
+
+// WriteLines prints each path on a line.
+func WriteLines(w io.Writer, paths []string) error {
+	for _, p := range paths {
+		if _, err := fmt.Fprintln(w, Printable(p)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
