@@ -1,4 +1,4 @@
-package cli
+package evalcmd
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"github.com/croft-run/croft/internal/daemon/cli/console"
 )
 
-func (a *command) evalDiffCommand() *cobra.Command {
+func diffCommand(a *command) *cobra.Command {
 	var page string
 	cmd := &cobra.Command{
 		Use:   "diff A B",
@@ -20,13 +20,13 @@ cost of each runner with 95 % confidence intervals (Wilson for rates, bootstrap 
 the executions whose outcome differs. Every session counts, so --repeat narrows the intervals.
 The exit status is 0 even if the runs differ.`,
 		Args: cobra.ExactArgs(2),
-		RunE: console.RunE(func(_ context.Context, args []string) error { return notRun(a.evalDiff(args[0], args[1], page)) }),
+		RunE: console.RunE(func(_ context.Context, args []string) error { return notRun(a.diff(args[0], args[1], page)) }),
 	}
 	cmd.Flags().StringVar(&page, "html", "", "also write a page with plots to this file")
 	return cmd
 }
 
-func (a *command) evalDiff(first, second, page string) error {
+func (a *command) diff(first, second, page string) error {
 	x, err := eval.ReadResult(first)
 	if err != nil {
 		return console.Say(err, console.GiveRuns)

@@ -1,4 +1,4 @@
-package cli
+package evalcmd
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"github.com/croft-run/croft/internal/daemon/cli/console"
 )
 
-func (a *command) evalSkillsCommand() *cobra.Command {
+func skillsCommand(a *command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "skills",
 		Short: "Instructions for agents that write suites",

@@ -1,4 +1,4 @@
-package cli
+package evalcmd
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"github.com/croft-run/croft/internal/daemon/cli/console"
 )
 
-func (a *command) evalSchemaCommand() *cobra.Command {
+func schemaCommand(a *command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "schema suite|config",
 		Short: "Print the JSON Schema of suites or of croft.eval.yaml",

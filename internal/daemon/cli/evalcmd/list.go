@@ -1,4 +1,4 @@
-package cli
+package evalcmd
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"github.com/croft-run/croft/internal/daemon/cli/console"
 )
 
-func (a *command) evalListCommand() *cobra.Command {
+func listCommand(a *command) *cobra.Command {
 	var config, provider string
 	cmd := &cobra.Command{
 		Use:     "list SUITE",
@@ -18,7 +18,7 @@ func (a *command) evalListCommand() *cobra.Command {
 		Short:   "List the cases and runners of a suite",
 		Args:    cobra.ExactArgs(1),
 		RunE: console.RunE(func(ctx context.Context, args []string) error {
-			return notRun(a.evalList(ctx, args[0], config, provider))
+			return notRun(a.list(ctx, args[0], config, provider))
 		}),
 	}
 	cmd.Flags().StringVar(&config, "config", "", "configuration of the suite (default the nearest one)")
@@ -26,37 +26,37 @@ func (a *command) evalListCommand() *cobra.Command {
 	return cmd
 }
 
-type evalListing struct {
-	Suite   string           `json:"suite"`
-	Config  string           `json:"config"`
-	Cases   []evalListCase   `json:"cases"`
-	Runners []evalListRunner `json:"runners"`
+type listing struct {
+	Suite   string       `json:"suite"`
+	Config  string       `json:"config"`
+	Cases   []listCase   `json:"cases"`
+	Runners []listRunner `json:"runners"`
 }
 
-type evalListCase struct {
+type listCase struct {
 	ID           string   `json:"id"`
 	Tags         []string `json:"tags"`
 	ExpectedFail bool     `json:"expectedFail,omitempty"`
 }
 
-type evalListRunner struct {
+type listRunner struct {
 	ID    string `json:"id"`
 	Agent string `json:"agent"`
 	Model string `json:"model"`
 }
 
-func (a *command) evalList(ctx context.Context, path, config, provider string) error {
+func (a *command) list(ctx context.Context, path, config, provider string) error {
 	s, cfg, err := a.loadSuite(ctx, path, config, provider)
 	if err != nil {
 		return err
 	}
 	defer s.Close() //nolint:errcheck // only temporary files are lost
-	l := evalListing{Suite: s.Path, Config: cfg.Path, Cases: []evalListCase{}, Runners: []evalListRunner{}}
+	l := listing{Suite: s.Path, Config: cfg.Path, Cases: []listCase{}, Runners: []listRunner{}}
 	for _, c := range s.Cases {
-		l.Cases = append(l.Cases, evalListCase{c.ID, append([]string{}, c.Tags...), c.ExpectedFail})
+		l.Cases = append(l.Cases, listCase{c.ID, append([]string{}, c.Tags...), c.ExpectedFail})
 	}
 	for _, r := range cfg.Runners {
-		l.Runners = append(l.Runners, evalListRunner{r.ID, r.Agent.Type, r.Agent.Model})
+		l.Runners = append(l.Runners, listRunner{r.ID, r.Agent.Type, r.Agent.Model})
 	}
 	return a.PrintAnswer(l, func(w io.Writer) error {
 		rows := [][]string{{"CASE", "TAGS", "EXPECTED"}}

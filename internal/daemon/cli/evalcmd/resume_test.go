@@ -1,4 +1,4 @@
-package cli
+package evalcmd
 
 import (
 	"testing"
@@ -24,7 +24,7 @@ func TestGoingOnTakesOverHowARunWasMade(t *testing.T) {
 			AllowNet: []string{"other:2"}, NoModelNet: true, Read: made.Read, Limits: made.Limits}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var o evalRunOptions
+			var o runOptions
 			f := pflag.NewFlagSet("run", pflag.ContinueOnError)
 			o.registerFlags(f)
 			if err := f.Parse(c.flags); err != nil {

@@ -1,4 +1,4 @@
-package cli
+package evalcmd
 
 import (
 	"context"
@@ -12,8 +12,8 @@ import (
 	"github.com/croft-run/croft/internal/daemon/cli/console"
 )
 
-func (a *command) evalRerunCommand() *cobra.Command {
-	var opts evalRunOptions
+func rerunCommand(a *command) *cobra.Command {
+	var opts runOptions
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "rerun DIR",
@@ -27,12 +27,12 @@ that of croft eval run, and 0 if nothing failed.`,
 	f.BoolVar(&all, "all", false, "all executions, not only the failed ones")
 	_ = f.MarkHidden("resume") // it is defined above
 	cmd.RunE = console.RunE(func(ctx context.Context, args []string) error {
-		return notRun(a.evalRerun(ctx, args[0], opts, all, f))
+		return notRun(a.rerun(ctx, args[0], opts, all, f))
 	})
 	return cmd
 }
 
-func (a *command) evalRerun(ctx context.Context, dir string, o evalRunOptions, all bool, f *pflag.FlagSet) error {
+func (a *command) rerun(ctx context.Context, dir string, o runOptions, all bool, f *pflag.FlagSet) error {
 	opts, err := o.evalOptions(f)
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package cli
+package evalcmd
 
 import (
 	"cmp"
@@ -20,7 +20,7 @@ import (
 	"github.com/croft-run/croft/internal/locktmp"
 )
 
-type evalRunOptions struct {
+type runOptions struct {
 	config, cwd, outputDir, schedule string
 	maxParallel, repeat              int
 	repeatFailure, retryFailed       int
@@ -32,8 +32,8 @@ type evalRunOptions struct {
 	env                              envFlags
 }
 
-func (a *command) evalRunCommand() *cobra.Command {
-	var opts evalRunOptions
+func runCommand(a *command) *cobra.Command {
+	var opts runOptions
 	cmd := &cobra.Command{
 		Use:   "run SUITE",
 		Short: "Run a suite",
@@ -57,13 +57,13 @@ The exit status is 0 if all cases passed, 1 if cases failed, and 2 if the suite 
 			return console.Usagef("no suite: name one, or continue a run with --resume DIR")
 		}
 		return console.RunE(func(ctx context.Context, args []string) error {
-			return notRun(a.evalRun(ctx, opts, strings.Join(args, ""), f))
+			return notRun(a.run(ctx, opts, strings.Join(args, ""), f))
 		})(cmd, args)
 	}
 	return cmd
 }
 
-func (o *evalRunOptions) registerFlags(f *pflag.FlagSet) {
+func (o *runOptions) registerFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.config, "config", "", "configuration of the suite (default the nearest one); Croft's own is then that of $CROFT_CONFIG or the default one")
 	f.StringVar(&o.cwd, "cwd", "", "directory of agents, for workspaces in place")
 	f.StringVar(&o.outputDir, "output-dir", "", "parent of the run's directory (default run.outputDir, else .skillgym-results)")
@@ -86,7 +86,7 @@ func (o *evalRunOptions) registerFlags(f *pflag.FlagSet) {
 }
 
 // evalOptions returns the options of the flags.
-func (o *evalRunOptions) evalOptions(f *pflag.FlagSet) (*eval.Options, error) {
+func (o *runOptions) evalOptions(f *pflag.FlagSet) (*eval.Options, error) {
 	e := &eval.Options{MaxParallel: o.maxParallel, Repeat: o.repeat, Baselines: o.snapshots, UpdateBaselines: o.update, Resume: o.resume, UserHome: userHome()}
 	var err error
 	for flag, least := range map[string]int{"max-parallel": 1, "repeat": 1, "repeat-failure": 0, "retry-failed": 0} {
@@ -115,7 +115,7 @@ func (o *evalRunOptions) evalOptions(f *pflag.FlagSet) (*eval.Options, error) {
 	return e, o.env.apply(e)
 }
 
-func (a *command) evalRun(ctx context.Context, o evalRunOptions, path string, f *pflag.FlagSet) (err error) {
+func (a *command) run(ctx context.Context, o runOptions, path string, f *pflag.FlagSet) (err error) {
 	opts, err := o.evalOptions(f)
 	if err != nil {
 		return err
@@ -145,7 +145,7 @@ func (a *command) evalRun(ctx context.Context, o evalRunOptions, path string, f 
 
 // applyResumed copies the settings of a resumed run, except those that flags set.
 // Flags that would change the run are refused later.
-func (o *evalRunOptions) applyResumed(made *eval.RunSettings, opts *eval.Options, f *pflag.FlagSet) {
+func (o *runOptions) applyResumed(made *eval.RunSettings, opts *eval.Options, f *pflag.FlagSet) {
 	if made == nil {
 		return
 	}
@@ -172,7 +172,7 @@ func (o *evalRunOptions) applyResumed(made *eval.RunSettings, opts *eval.Options
 }
 
 // setFilters sets the filters of the flags. Ids and tags may have commas.
-func (o *evalRunOptions) setFilters(s *suite.Suite, cfg *suite.Config, opts *eval.Options) error {
+func (o *runOptions) setFilters(s *suite.Suite, cfg *suite.Config, opts *eval.Options) error {
 	var cases, tags, runners []string
 	for _, c := range s.Cases {
 		cases, tags = append(cases, c.ID), append(tags, c.Tags...)
@@ -195,7 +195,7 @@ func (o *evalRunOptions) setFilters(s *suite.Suite, cfg *suite.Config, opts *eva
 }
 
 // runSuite runs a suite; failed cases become an exit status.
-func (a *command) runSuite(ctx context.Context, s *loadedSuite, cfg *suite.Config, opts *eval.Options, o *evalRunOptions) (err error) {
+func (a *command) runSuite(ctx context.Context, s *loadedSuite, cfg *suite.Config, opts *eval.Options, o *runOptions) (err error) {
 	if err := o.setFilters(s.Suite, cfg, opts); err != nil {
 		return err
 	}
@@ -268,7 +268,7 @@ func (a *command) reporterStreams(names []string) ([]io.Writer, error) {
 }
 
 // openReporters makes the requested reporters, or the default one.
-func (a *command) openReporters(ctx context.Context, o *evalRunOptions, cfg *suite.Config, opts *eval.Options) (closeAll func() error, err error) {
+func (a *command) openReporters(ctx context.Context, o *runOptions, cfg *suite.Config, opts *eval.Options) (closeAll func() error, err error) {
 	names := o.reporters
 	if len(names) == 0 && cfg.Run.Reporter != "" {
 		names = []string{cfg.Run.Reporter}

@@ -1,4 +1,5 @@
-package cli
+// Package evalcmd implements croft eval.
+package evalcmd
 
 import (
 	"context"
@@ -29,7 +30,12 @@ import (
 	"github.com/croft-run/croft/workspace"
 )
 
-func (a *command) evalCommand() *cobra.Command {
+// A command is what the commands of this package have.
+type command struct{ *console.Console }
+
+// Command returns croft eval.
+func Command(c *console.Console) *cobra.Command {
+	a := &command{c}
 	cmd := &cobra.Command{
 		Use:   "eval",
 		Short: "Measure agents in fresh workspaces",
@@ -37,7 +43,7 @@ func (a *command) evalCommand() *cobra.Command {
 workspace, and report what the agents did. Suites and configurations are those of skillgym,
 unchanged, or YAML; see docs/eval.md.`,
 	}
-	cmd.AddCommand(a.evalRunCommand(), a.evalListCommand(), a.evalRerunCommand(), a.evalDiffCommand(), a.evalExplainCommand(), a.evalSchemaCommand(), a.evalSkillsCommand())
+	cmd.AddCommand(runCommand(a), listCommand(a), rerunCommand(a), diffCommand(a), explainCommand(a), schemaCommand(a), skillsCommand(a))
 	return cmd
 }
 
@@ -101,7 +107,7 @@ func (a *command) withEnvs(ctx context.Context, p *envFlags, cfg *suite.Config, 
 	if err != nil {
 		return err
 	}
-	if opts.Tools, opts.Toolset, err = a.evalTools(p, cfg, settings); err != nil {
+	if opts.Tools, opts.Toolset, err = a.tools(p, cfg, settings); err != nil {
 		return err
 	}
 	if opts.AllowNet, err = settings.ExpandHosts(opts.AllowNet); err != nil {
@@ -181,8 +187,8 @@ func absDirs(dirs ...string) ([]string, error) {
 	return list, nil
 }
 
-// evalTools makes the tools for agents, nil if none are requested.
-func (a *command) evalTools(p *envFlags, cfg *suite.Config, settings *config.Config) (tools eval.Tools, name string, err error) {
+// tools makes the tools for agents, nil if none are requested.
+func (a *command) tools(p *envFlags, cfg *suite.Config, settings *config.Config) (tools eval.Tools, name string, err error) {
 	if name = p.tools; name == "" {
 		name = cfg.Croft.Tools
 	}

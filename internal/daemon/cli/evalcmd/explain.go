@@ -1,4 +1,4 @@
-package cli
+package evalcmd
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"github.com/croft-run/croft/internal/daemon/cli/console"
 )
 
-func (a *command) evalExplainCommand() *cobra.Command {
+func explainCommand(a *command) *cobra.Command {
 	var rerun bool
 	var config string
 	var env envFlags
@@ -25,7 +25,7 @@ and workspace. DIR is the directory of the execution's artifacts, or one above i
 stored; --rerun asks again.`,
 		Args: cobra.ExactArgs(1),
 		RunE: console.RunE(func(ctx context.Context, args []string) error {
-			return notRun(a.evalExplain(ctx, args[0], config, &env, rerun))
+			return notRun(a.explain(ctx, args[0], config, &env, rerun))
 		}),
 	}
 	cmd.Flags().BoolVar(&rerun, "rerun", false, "ask again even if there are answers")
@@ -34,7 +34,7 @@ stored; --rerun asks again.`,
 	return cmd
 }
 
-func (a *command) evalExplain(ctx context.Context, dir, config string, env *envFlags, rerun bool) error {
+func (a *command) explain(ctx context.Context, dir, config string, env *envFlags, rerun bool) error {
 	at, err := eval.FindExplain(dir)
 	if err != nil {
 		return err
