@@ -15,6 +15,7 @@ import (
 
 	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/internal/daemon/cli/evalcmd"
+	"github.com/croft-run/croft/internal/daemon/cli/workcmd"
 	"github.com/croft-run/croft/internal/gclater"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -117,7 +118,7 @@ func (a *command) rootCommand() *cobra.Command {
 	root.SetHelpTemplate(root.HelpTemplate() + "\n" + console.ExitHelp())
 	root.SetUsageTemplate(root.UsageTemplate())
 	root.CompletionOptions.HiddenDefaultCmd = false
-	root.AddCommand(a.upCommand(), a.workCommand(), a.runCommand(), evalcmd.Command(a.Console), a.mcpCommand(), a.toolCommand(), a.wsCommand(), a.snapshotCommand(), a.templateCommand(), a.keyCommand(), a.prepCommand(), a.collectCommand(), a.artifactCommand(), a.codeCommand(), a.scriptCommand(), a.providerCommand(), a.imageCommand(), a.gcCommand(), a.backupCommand(), a.restoreCommand(), a.profileCommand(),
+	root.AddCommand(a.upCommand(), workcmd.Command(a.Console), a.runCommand(), evalcmd.Command(a.Console), a.mcpCommand(), a.toolCommand(), a.wsCommand(), a.snapshotCommand(), a.templateCommand(), a.keyCommand(), a.prepCommand(), a.collectCommand(), a.artifactCommand(), a.codeCommand(), a.scriptCommand(), a.providerCommand(), a.imageCommand(), a.gcCommand(), a.backupCommand(), a.restoreCommand(), a.profileCommand(),
 		a.setupCommand(),
 		a.eventsCommand(), a.doctorCommand(), a.configCommand(), a.versionCommand(), a.uninstallCommand())
 	root.SetHelpCommand(helpCommand())

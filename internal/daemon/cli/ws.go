@@ -2,6 +2,8 @@ package cli
 
 import (
 	"github.com/spf13/cobra"
+
+	"github.com/croft-run/croft/internal/daemon/cli/changecmd"
 )
 
 func (a *command) wsCommand() *cobra.Command {
@@ -17,7 +19,7 @@ func (a *command) wsCommand() *cobra.Command {
 		a.wsProfileCommand(),
 		a.wsExecCommand(), a.wsShellCommand(), a.wsPsCommand(), a.wsKillCommand(), a.wsLogsCommand(), a.wsPortForwardCommand(),
 		a.wsPauseCommand(), a.wsResumeCommand(),
-		a.wsSnapshotCommand(), a.wsSnapshotsCommand(), a.wsRestoreCommand(), a.wsForkCommand(), a.wsDiffCommand(), a.wsApplyCommand(),
+		a.wsSnapshotCommand(), a.wsSnapshotsCommand(), a.wsRestoreCommand(), a.wsForkCommand(), changecmd.DiffCommand(a.Console), changecmd.ApplyCommand(a.Console),
 		a.wsUndoCommand(), a.wsRedoCommand(), a.wsHistoryCommand(),
 	)
 	setGroups(cmd, wsGroups)

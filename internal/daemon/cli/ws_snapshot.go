@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/croft-run/croft/client"
+	"github.com/croft-run/croft/internal/daemon/cli/changecmd"
 	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace"
@@ -79,7 +80,7 @@ func (a *command) wsSnapshot(ctx context.Context, name string, opts *driver.Snap
 // credential files that it contains.
 func (a *command) noteMissing(info driver.SnapshotInfo) {
 	if info.Skipped > 0 {
-		a.noteScope([]snapshot.LeftOut{{Reason: snapshot.LeftOutSpecial, Total: int(info.Skipped), Paths: info.SkippedPaths}})
+		changecmd.NoteScope(a.Console, []snapshot.LeftOut{{Reason: snapshot.LeftOutSpecial, Total: int(info.Skipped), Paths: info.SkippedPaths}})
 	}
 	for _, name := range info.Credentials {
 		a.Note("contains a credential file: %s", console.Printable(name))

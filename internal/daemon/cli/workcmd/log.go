@@ -1,4 +1,4 @@
-package cli
+package workcmd
 
 import (
 	"context"
@@ -17,6 +17,7 @@ import (
 	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/daemon/app"
+	"github.com/croft-run/croft/internal/daemon/cli/changecmd"
 	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/snapshot"
 )
@@ -55,8 +56,8 @@ func addRequest(all map[string]*hostUse, e event.Event) {
 	}
 }
 
-// workEvents passes the events of a workspace to f, from the files of the data directory.
-func (a *command) workEvents(id string, f func(e event.Event)) error {
+// events passes the events of a workspace to f, from the files of the data directory.
+func (a *command) events(id string, f func(e event.Event)) error {
 	settings, err := a.Settings()
 	if err != nil {
 		return err
@@ -78,10 +79,10 @@ func (a *command) workEvents(id string, f func(e event.Event)) error {
 	return nil
 }
 
-// workHosts returns the hosts that a work asked for, sorted.
-func (a *command) workHosts(_ context.Context, _ console.Workspaces, id string) ([]hostUse, error) {
+// hosts returns the hosts that a work asked for, sorted.
+func (a *command) hosts(_ context.Context, _ console.Workspaces, id string) ([]hostUse, error) {
 	all := map[string]*hostUse{}
-	err := a.workEvents(id, func(e event.Event) {
+	err := a.events(id, func(e event.Event) {
 		if e.Kind == event.EgressRequest {
 			addRequest(all, e)
 		}
@@ -93,8 +94,8 @@ func (a *command) workHosts(_ context.Context, _ console.Workspaces, id string) 
 	return list, err
 }
 
-// workLog is the answer of work log.
-type workLog struct {
+// log is the answer of work log.
+type log struct {
 	Commands []loggedCommand    `json:"commands"`
 	Hosts    []hostUse          `json:"hosts"`
 	Files    []loggedFile       `json:"files"`
@@ -121,25 +122,25 @@ type loggedApply struct {
 	Dir  string    `json:"dir"`
 }
 
-func (a *command) workLogCommand() *cobra.Command {
+func logCommand(a *command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "log [NAME]",
 		Short: "Show the commands that croft started in a work, the hosts that it asked for, and the files that it changed",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: console.RunE(func(ctx context.Context, args []string) error {
-			return a.withWork(ctx, args, func(c console.Workspaces, w *workOf, rest []string) error {
+			return a.withWork(ctx, args, func(c console.Workspaces, w *of, rest []string) error {
 				if err := noMore(rest); err != nil {
 					return err
 				}
-				return a.workLog(ctx, c, w)
+				return a.log(ctx, c, w)
 			})
 		}),
 	}
 }
 
-func (a *command) workLog(ctx context.Context, c console.Workspaces, w *workOf) error {
-	log := workLog{Commands: []loggedCommand{}, Files: []loggedFile{}, NetworkOpen: w.Policy.Network.Open}
-	err := a.workEvents(w.ID, func(e event.Event) {
+func (a *command) log(ctx context.Context, c console.Workspaces, w *of) error {
+	log := log{Commands: []loggedCommand{}, Files: []loggedFile{}, NetworkOpen: w.Policy.Network.Open}
+	err := a.events(w.ID, func(e event.Event) {
 		text, ok := e.Fields[event.FieldCommand].(string)
 		if e.Kind != event.Operation || !ok || text == "" || slices.ContainsFunc(ownScripts, func(own string) bool { return strings.HasPrefix(text, own) }) {
 			return
@@ -151,11 +152,11 @@ func (a *command) workLog(ctx context.Context, c console.Workspaces, w *workOf) 
 	if err != nil {
 		return err
 	}
-	if log.Hosts, err = a.workHosts(ctx, c, w.ID); err != nil {
+	if log.Hosts, err = a.hosts(ctx, c, w.ID); err != nil {
 		return err
 	}
 	if w.Dir == "" {
-		d, err := fetchDiff(ctx, c, w.ID, client.DiffOptions{Text: true})
+		d, err := changecmd.FetchDiff(ctx, c, w.ID, client.DiffOptions{Text: true})
 		if err != nil {
 			return err
 		}
@@ -164,7 +165,7 @@ func (a *command) workLog(ctx context.Context, c console.Workspaces, w *workOf) 
 			log.Files = append(log.Files, loggedFile{ch.Kind, ch.Path})
 		}
 	}
-	store, _, err := a.hostStore(ctx)
+	store, _, err := changecmd.HostStore(ctx, a.Console)
 	if err != nil {
 		return err
 	}
@@ -181,7 +182,7 @@ func (a *command) workLog(ctx context.Context, c console.Workspaces, w *workOf) 
 	return a.PrintAnswer(log, func(w io.Writer) error { return log.write(w) })
 }
 
-func (l workLog) write(w io.Writer) error {
+func (l log) write(w io.Writer) error {
 	rows := [][]string{{"COMMANDS", ""}}
 	for _, c := range l.Commands {
 		const most = 100

@@ -1,4 +1,4 @@
-package cli
+package workcmd
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/daemon/cli/changecmd"
 	"github.com/croft-run/croft/internal/daemon/cli/console"
 )
 
@@ -19,7 +20,7 @@ const linesHelp = `  y  take this change            n  leave it
 // askInLines asks about each part, and whether to apply what is taken.
 func (r *reviewer) askInLines(ctx context.Context) (apply bool, err error) {
 	for at := 0; at < len(r.parts); {
-		if err := r.a.writePrintablePatch(r.a.Out, r.patch(r.parts[at])); err != nil {
+		if err := changecmd.WritePrintablePatch(r.a.Console, r.a.Out, r.patch(r.parts[at])); err != nil {
 			return false, err
 		}
 		noun := "hunk"
@@ -59,7 +60,7 @@ func (r *reviewer) askInLines(ctx context.Context) (apply bool, err error) {
 		if countTaken(r.parts) == 0 {
 			return false, nil
 		}
-		answer, err := r.askInput(fmt.Sprintf("Apply it to %s [y,n,t]? ", console.Printable(r.opts.dir)))
+		answer, err := r.askInput(fmt.Sprintf("Apply it to %s [y,n,t]? ", console.Printable(r.opts.Dir)))
 		if err != nil {
 			return false, err
 		}
@@ -86,7 +87,7 @@ func (r *reviewer) summarize() {
 	for _, ch := range r.takenFiles() {
 		r.a.Note("  %s%s", console.Printable(ch.Path), autorunMark(ch))
 	}
-	if n := r.takenAutorun(); n > 0 && !r.opts.apply.Autorun {
+	if n := r.takenAutorun(); n > 0 && !r.opts.Apply.Autorun {
 		r.a.Note("%s left out: croft work apply --allow-autorun PATH applies them", console.CountText(n, "autorun file"))
 	}
 }

@@ -1,4 +1,5 @@
-package cli
+// Package workcmd implements croft work.
+package workcmd
 
 import (
 	"bytes"
@@ -24,6 +25,7 @@ import (
 	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/daemon/app"
+	"github.com/croft-run/croft/internal/daemon/cli/changecmd"
 	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/internal/daemon/config"
 	"github.com/croft-run/croft/internal/daemon/work"
@@ -37,7 +39,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-type workOptions struct {
+type options struct {
 	name      string
 	parallel  int
 	isolation string
@@ -51,8 +53,13 @@ type workOptions struct {
 // mostParallel bounds the copies that one command makes: each has an agent, and its own disk space.
 const mostParallel = 32
 
-func (a *command) workCommand() *cobra.Command {
-	var opts workOptions
+// A command is what the commands of this package have.
+type command struct{ *console.Console }
+
+// Command returns croft work.
+func Command(c *console.Console) *cobra.Command {
+	a := &command{c}
+	var opts options
 	cmd := &cobra.Command{
 		Use:   "work [flags] AGENT [-- ARGUMENT...] | work [flags] -- PROGRAM [ARGUMENT...]",
 		Short: "Give an agent a copy of your project, review its changes, and apply them",
@@ -103,7 +110,7 @@ The exit status is that of the agent; 125 is an error of croft itself.`,
 			return console.Usagef("--parallel %d: --in-place has no copy, so that there is one work at a time", opts.parallel)
 		}
 		opts.toolchain = cmd.Flags().Changed("toolchain")
-		return console.RunE(func(ctx context.Context, _ []string) error { return a.WithCroftStatus(a.workStart(ctx, opts)) })(cmd, args)
+		return console.RunE(func(ctx context.Context, _ []string) error { return a.WithCroftStatus(a.start(ctx, opts)) })(cmd, args)
 	}
 	f := cmd.Flags()
 	f.StringVar(&opts.name, "name", "", "name of the work (default the project and the agent, such as app-claude)")
@@ -122,21 +129,21 @@ The exit status is that of the agent; 125 is an error of croft itself.`,
 	chosen.Usage = strings.Replace(chosen.Usage, "(default none)", "(default auto)", 1)
 	opts.policy.RegisterLimits(f, "")
 	f.BoolVar(&opts.policy.BestEffort, "best-effort", false, "ignore limits that the provider can't enforce")
-	cmd.AddCommand(a.workListCommand(), a.workAttachCommand(), a.workShellCommand(), a.workDiffCommand(), a.workLogCommand(), a.workReviewCommand(), a.workApplyCommand(),
-		a.workUndoCommand(), a.workDiscardCommand(), a.workCompareCommand(), a.workAllowCommand())
+	cmd.AddCommand(listCommand(a), attachCommand(a), shellCommand(a), diffCommand(a), logCommand(a), reviewCommand(a), applyCommand(a),
+		undoCommand(a), discardCommand(a), compareCommand(a), allowCommand(a))
 	return cmd
 }
 
-// A workEnv is what the commands of croft work have in common.
-type workEnv struct {
+// A env is what the commands of croft work have in common.
+type env struct {
 	user    work.User
 	project work.Project // the zero value if the current directory has none
 	data    string
 }
 
-// workEnv prepares a command of croft work. The project is that of the current directory,
+// env prepares a command of croft work. The project is that of the current directory,
 // which commands that name a work do not need.
-func (a *command) workEnv(needsProject bool) (*workEnv, error) {
+func (a *command) env(needsProject bool) (*env, error) {
 	if a.Server != "" {
 		return nil, console.Usagef("croft work uses directories, programs and logins of this host: leave out --server, and unset CROFT_SERVER")
 	}
@@ -148,7 +155,7 @@ func (a *command) workEnv(needsProject bool) (*workEnv, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &workEnv{user: work.User{Home: home, Environ: os.Environ()}, data: settings.Data}
+	e := &env{user: work.User{Home: home, Environ: os.Environ()}, data: settings.Data}
 	if e.project, err = work.FindProject(".", home); err != nil {
 		if needsProject {
 			return nil, err
@@ -166,11 +173,11 @@ func (a *command) workEnv(needsProject bool) (*workEnv, error) {
 	return e, nil
 }
 
-func (a *command) workStart(ctx context.Context, opts workOptions) error {
+func (a *command) start(ctx context.Context, opts options) error {
 	if err := a.chooseIsolation(ctx, &opts); err != nil {
 		return err
 	}
-	e, err := a.workEnv(true)
+	e, err := a.env(true)
 	if err != nil {
 		return err
 	}
@@ -193,7 +200,7 @@ func (a *command) workStart(ctx context.Context, opts workOptions) error {
 			return err
 		}
 	}
-	if opts.start.Allow, err = a.workRules("--allow-net", a.knownHosts(settings.Allow, opts.allowNet), opts.policy.Secrets); err != nil {
+	if opts.start.Allow, err = a.rules("--allow-net", a.knownHosts(settings.Allow, opts.allowNet), opts.policy.Secrets); err != nil {
 		return err
 	}
 	env, err := console.ParseEnv(opts.policy.Env)
@@ -232,7 +239,7 @@ func (a *command) workStart(ctx context.Context, opts workOptions) error {
 			return err
 		}
 		if opts.parallel > 1 {
-			return a.workParallel(ctx, c, opts, start, spec)
+			return a.parallel(ctx, c, opts, start, spec)
 		}
 		rec, err := a.createWork(ctx, c, e.project, opts.name, spec)
 		if err != nil {
@@ -269,7 +276,7 @@ func (a *command) addWorkDirs(h console.HostDirFlags, start *work.Start, spec *w
 // which it names, unless they were given now.
 func (a *command) knownHosts(remembered, given []string) []string {
 	return slices.DeleteFunc(slices.Clone(remembered), func(host string) bool {
-		_, err := a.workRules("the allowed host", []string{host}, nil)
+		_, err := a.rules("the allowed host", []string{host}, nil)
 		if err == nil || slices.Contains(given, host) {
 			return false
 		}
@@ -278,8 +285,8 @@ func (a *command) knownHosts(remembered, given []string) []string {
 	})
 }
 
-// workRules returns the rules of hosts and secrets. from says where the hosts are named.
-func (a *command) workRules(from string, hosts, secrets []string) ([]workspace.NetRule, error) {
+// rules returns the rules of hosts and secrets. from says where the hosts are named.
+func (a *command) rules(from string, hosts, secrets []string) ([]workspace.NetRule, error) {
 	var n workspace.Network
 	for _, host := range hosts {
 		rule, err := console.ParseRule(from, host)
@@ -547,7 +554,7 @@ func (a *command) summarizeWork(ctx context.Context, c console.Workspaces, rec c
 		a.Note("croft: %s changed %s; next: croft work diff|review|apply|discard %s", rec.Name, changesText(d.Stats), rec.Name)
 	}
 	if err == nil {
-		a.noteScopeFor(d.LeftOut, "croft work apply ")
+		changecmd.NoteScopeFor(a.Console, d.LeftOut, "croft work apply ")
 	}
 }
 
@@ -583,7 +590,7 @@ func (a *command) diffTouched(ctx context.Context, id string) (*snapshot.Compari
 
 // noteWorkRefusals prints the hosts that a work could not reach.
 func (a *command) noteWorkRefusals(ctx context.Context, c console.Workspaces, rec client.Workspace) {
-	hosts, err := a.workHosts(ctx, c, rec.ID)
+	hosts, err := a.hosts(ctx, c, rec.ID)
 	if err != nil {
 		return // the log of the work reports it
 	}
@@ -641,8 +648,8 @@ func allowHint(at string) string {
 	return fmt.Sprintf("; croft work allow %s lets it through", cmp.Or(config.RegistryRule(at), at))
 }
 
-// workParallel starts several works, and waits for the end of all.
-func (a *command) workParallel(ctx context.Context, c console.Workspaces, opts workOptions, start *work.Start, spec workspace.Spec) error {
+// parallel starts several works, and waits for the end of all.
+func (a *command) parallel(ctx context.Context, c console.Workspaces, opts options, start *work.Start, spec workspace.Spec) error {
 	var recs []client.Workspace
 	for i := range opts.parallel {
 		name := opts.name

@@ -1,4 +1,6 @@
-package cli
+// Package changecmd shows the changes of a workspace and merges them into a directory of the
+// host: croft ws diff and croft ws apply, and the same of croft work.
+package changecmd
 
 import (
 	"cmp"
@@ -24,33 +26,35 @@ import (
 	"github.com/croft-run/croft/workspace"
 )
 
-type wsApplyOptions struct {
-	name, dir string
+// ApplyOptions say what Apply and ApplyCommits take from a workspace, and where to.
+type ApplyOptions struct {
+	Name, Dir string
 	from      string
-	to        string // snapshot of the workspace that is merged; "" is its present state
-	hunks     []string
-	branch    string
-	message   string
+	To        string // snapshot of the workspace that is merged; "" is its present state
+	Hunks     []string
+	Branch    string
+	Message   string
 	undo      string
 	force     bool
-	commits   bool
-	apply     snapshot.ApplyOptions
+	Commits   bool
+	Apply     snapshot.ApplyOptions
 
-	toUndo string                             // the command that undoes the apply; "" is croft ws apply
-	check  func(d *snapshot.Comparison) error // before anything is applied; nil checks nothing
-	after  func(paths []string) error         // after these paths were applied, which its error takes back; nil does nothing
+	ToUndo string                             // the command that undoes the apply; "" is croft ws apply
+	Check  func(d *snapshot.Comparison) error // before anything is applied; nil checks nothing
+	After  func(paths []string) error         // after these paths were applied, which its error takes back; nil does nothing
 }
 
 // noun returns the command whose subcommands are about the workspace.
-func (opts *wsApplyOptions) noun() string {
-	if opts.toUndo != "" {
+func (opts *ApplyOptions) noun() string {
+	if opts.ToUndo != "" {
 		return "work"
 	}
 	return "ws"
 }
 
-func (a *command) wsApplyCommand() *cobra.Command {
-	var opts wsApplyOptions
+// ApplyCommand returns croft ws apply.
+func ApplyCommand(a *console.Console) *cobra.Command {
+	var opts ApplyOptions
 	var cmd *cobra.Command
 	cmd = &cobra.Command{
 		Use:   "apply NAME DIR [PATH...] | apply NAME --into DIR|WORKSPACE [PATH...]",
@@ -74,8 +78,8 @@ references, never configuration, hooks or attributes. Merge them with git.`,
 		Example: "  croft ws apply demo .\n  croft ws apply try-2 --into demo\n  croft ws apply demo . src/main.go --hunk src/main.go:2\n  croft ws apply demo . --branch agent/fix -m 'fix the parser'",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: console.RunE(func(ctx context.Context, args []string) error {
-			opts.name, args = args[0], args[1:]
-			if err := opts.parseHunks(); err != nil {
+			opts.Name, args = args[0], args[1:]
+			if err := opts.ParseHunks(); err != nil {
 				return err
 			}
 			if err := opts.checkUndo(cmd.Flags()); err != nil {
@@ -84,44 +88,44 @@ references, never configuration, hooks or attributes. Merge them with git.`,
 			if err := opts.checkCommits(cmd.Flags()); err != nil {
 				return err
 			}
-			if opts.dir == "" {
+			if opts.Dir == "" {
 				if len(args) == 0 {
 					return console.Usagef("no target: give a directory, or --into DIR|WORKSPACE")
 				}
-				opts.dir, args = args[0], args[1:]
-			} else if !isDirectory(opts.dir) {
-				return a.wsApplyInto(ctx, opts, args)
+				opts.Dir, args = args[0], args[1:]
+			} else if !isDirectory(opts.Dir) {
+				return applyInto(ctx, a, opts, args)
 			}
 			if len(args) > 0 {
-				opts.apply.Only = args
+				opts.Apply.Only = args
 			}
 			if opts.undo != "" {
-				return a.wsApplyUndo(ctx, opts)
+				return applyUndo(ctx, a, opts)
 			}
-			if opts.commits {
-				return a.wsApplyCommits(ctx, opts)
+			if opts.Commits {
+				return ApplyCommits(ctx, a, opts)
 			}
-			return a.wsApply(ctx, opts)
+			return Apply(ctx, a, opts)
 		}),
 	}
 	f := cmd.Flags()
-	f.StringVar(&opts.dir, "into", "", "directory or workspace to merge into")
+	f.StringVar(&opts.Dir, "into", "", "directory or workspace to merge into")
 	f.StringVar(&opts.from, "from", "", "merge the changes since this snapshot, by id or name")
-	f.StringArrayVar(&opts.hunks, "hunk", nil, "PATH:N, apply only the Nth hunk of a file, in the order of ws diff; may be given several times")
-	f.BoolVar(&opts.apply.Markers, "markers", false, "write conflicts of lines into the files, with the markers of git")
-	f.BoolVar(&opts.apply.DryRun, "dry-run", false, "list the changes without writing them")
-	f.StringVar(&opts.branch, "branch", "", "commit to this branch of the git repository DIR instead")
-	f.StringVarP(&opts.message, "message", "m", "", "message of the commit")
-	f.BoolVar(&opts.apply.Autorun, "allow-autorun", false, "apply autorun files, too: review them first")
-	f.BoolVar(&opts.apply.Ignored, "ignored", false, "apply files that .gitignore excludes and caches, too")
-	f.BoolVar(&opts.commits, "commits", false, "bring the commits of the workspace into the git repository DIR: as refs/croft/NAME/*, or as the branch of --branch")
+	f.StringArrayVar(&opts.Hunks, "hunk", nil, "PATH:N, apply only the Nth hunk of a file, in the order of ws diff; may be given several times")
+	f.BoolVar(&opts.Apply.Markers, "markers", false, "write conflicts of lines into the files, with the markers of git")
+	f.BoolVar(&opts.Apply.DryRun, "dry-run", false, "list the changes without writing them")
+	f.StringVar(&opts.Branch, "branch", "", "commit to this branch of the git repository DIR instead")
+	f.StringVarP(&opts.Message, "message", "m", "", "message of the commit")
+	f.BoolVar(&opts.Apply.Autorun, "allow-autorun", false, "apply autorun files, too: review them first")
+	f.BoolVar(&opts.Apply.Ignored, "ignored", false, "apply files that .gitignore excludes and caches, too")
+	f.BoolVar(&opts.Commits, "commits", false, "bring the commits of the workspace into the git repository DIR: as refs/croft/NAME/*, or as the branch of --branch")
 	f.StringVar(&opts.undo, "undo", "", "undo the apply to DIR that printed this id; with --dry-run list its files")
 	f.BoolVar(&opts.force, "force", false, "with --undo: also if the files were changed since, which are overwritten")
 	return cmd
 }
 
 // checkUndo refuses flags that have no meaning with or without --undo.
-func (opts *wsApplyOptions) checkUndo(flags *pflag.FlagSet) error {
+func (opts *ApplyOptions) checkUndo(flags *pflag.FlagSet) error {
 	if opts.undo == "" {
 		if opts.force {
 			return console.Usagef("--force is for --undo")
@@ -137,41 +141,41 @@ func (opts *wsApplyOptions) checkUndo(flags *pflag.FlagSet) error {
 }
 
 // checkCommits refuses flags that have no meaning with --commits.
-func (opts *wsApplyOptions) checkCommits(flags *pflag.FlagSet) error {
+func (opts *ApplyOptions) checkCommits(flags *pflag.FlagSet) error {
 	for _, name := range []string{"from", "hunk", "markers", "message", "allow-autorun", "ignored", "dry-run"} {
-		if opts.commits && flags.Changed(name) {
+		if opts.Commits && flags.Changed(name) {
 			return console.Usagef("--commits takes whole commits: leave out --%s", name)
 		}
 	}
 	return nil
 }
 
-// parseHunks reads --hunk.
-func (opts *wsApplyOptions) parseHunks() (err error) {
-	if opts.apply.Hunks, err = snapshot.ParseHunks(opts.hunks); err != nil {
+// ParseHunks reads --hunk.
+func (opts *ApplyOptions) ParseHunks() (err error) {
+	if opts.Apply.Hunks, err = snapshot.ParseHunks(opts.Hunks); err != nil {
 		return console.Usagef("--hunk %v", err)
 	}
 	return nil
 }
 
 // hostDir returns the directory to merge into.
-func (opts *wsApplyOptions) hostDir() (string, error) {
-	dir, err := filepath.Abs(opts.dir)
+func (opts *ApplyOptions) hostDir() (string, error) {
+	dir, err := filepath.Abs(opts.Dir)
 	if err != nil {
 		return "", err
 	}
 	if info, err := os.Stat(dir); err != nil {
-		return "", fmt.Errorf("apply: directory %s: %w", console.Printable(opts.dir), fault.Of(err))
+		return "", fmt.Errorf("apply: directory %s: %w", console.Printable(opts.Dir), fault.Of(err))
 	} else if !info.IsDir() {
-		return "", fmt.Errorf("apply: %s: %w: not a directory", console.Printable(opts.dir), fault.InvalidArgument)
+		return "", fmt.Errorf("apply: %s: %w: not a directory", console.Printable(opts.Dir), fault.InvalidArgument)
 	}
 	return dir, nil
 }
 
-// hostStore returns the store and the directory of journals of this host: the directory
+// HostStore returns the store and the directory of journals of this host: the directory
 // is of this host, so its journal and previous state are, too, even if the workspace
 // is on a server. Changes of killed processes are completed first.
-func (a *command) hostStore(ctx context.Context) (store *snapshot.Store, journals string, err error) {
+func HostStore(ctx context.Context, a *console.Console) (store *snapshot.Store, journals string, err error) {
 	gclater.Save()
 	settings, err := a.Settings()
 	if err != nil {
@@ -186,19 +190,19 @@ func (a *command) hostStore(ctx context.Context) (store *snapshot.Store, journal
 	return store, journals, nil
 }
 
-func (a *command) wsApplyUndo(ctx context.Context, opts wsApplyOptions) error {
-	if len(opts.apply.Only) > 0 {
+func applyUndo(ctx context.Context, a *console.Console, opts ApplyOptions) error {
+	if len(opts.Apply.Only) > 0 {
 		return console.Usagef("--undo takes back a whole apply: leave out PATH")
 	}
 	dir, err := opts.hostDir()
 	if err != nil {
 		return err
 	}
-	store, journals, err := a.hostStore(ctx)
+	store, journals, err := HostStore(ctx, a)
 	if err != nil {
 		return err
 	}
-	res, err := snapshot.Undo(ctx, store, opts.undo, dir, &snapshot.UndoOptions{Journals: journals, Force: opts.force, DryRun: opts.apply.DryRun, Workspace: opts.name})
+	res, err := snapshot.Undo(ctx, store, opts.undo, dir, &snapshot.UndoOptions{Journals: journals, Force: opts.force, DryRun: opts.Apply.DryRun, Workspace: opts.Name})
 	if fault.Of(err) == fault.Conflict {
 		return fmt.Errorf("%w; --force does so", err)
 	}
@@ -208,48 +212,49 @@ func (a *command) wsApplyUndo(ctx context.Context, opts wsApplyOptions) error {
 	return a.PrintAnswer(res, func(w io.Writer) error { return console.WriteLines(w, res.Paths) })
 }
 
-func (a *command) wsApply(ctx context.Context, opts wsApplyOptions) error {
+// Apply merges the changes of a workspace into a directory of this host.
+func Apply(ctx context.Context, a *console.Console, opts ApplyOptions) error {
 	dir, err := opts.hostDir()
 	if err != nil {
 		return err
 	}
-	store, journals, err := a.hostStore(ctx)
+	store, journals, err := HostStore(ctx, a)
 	if err != nil {
 		return err
 	}
-	opts.apply.Journals, opts.apply.Undo = journals, store
-	opts.apply.Ours = console.Printable(opts.dir)
-	return a.WithAttached(ctx, opts.name, func(c console.Workspaces, ws *workspace.Workspace) error {
-		base, theirs, d, err := a.compareForApply(ctx, c, ws, &opts)
+	opts.Apply.Journals, opts.Apply.Undo = journals, store
+	opts.Apply.Ours = console.Printable(opts.Dir)
+	return a.WithAttached(ctx, opts.Name, func(c console.Workspaces, ws *workspace.Workspace) error {
+		base, theirs, d, err := compareForApply(ctx, a, c, ws, &opts)
 		if err != nil || len(d.Changes) == 0 {
 			return err
 		}
-		if opts.check != nil {
-			if err := opts.check(d); err != nil {
+		if opts.Check != nil {
+			if err := opts.Check(d); err != nil {
 				return err
 			}
 		}
-		if opts.branch != "" {
-			return a.applyBranch(ctx, d, base, theirs, dir, opts)
+		if opts.Branch != "" {
+			return applyBranch(ctx, a, d, base, theirs, dir, opts)
 		}
 		here, stop := a.ShowLocalProgress(ctx, "merging")
-		res, err := snapshot.ApplyCompared(here, base, theirs, d, dir, ws.ID(), opts.name, opts.apply)
+		res, err := snapshot.ApplyCompared(here, base, theirs, d, dir, ws.ID(), opts.Name, opts.Apply)
 		stop()
 		if err != nil {
 			return err
 		}
-		if opts.after != nil && res.Done && len(res.Conflicts) == 0 {
-			if err := opts.after(res.Applied); err != nil {
+		if opts.After != nil && res.Done && len(res.Conflicts) == 0 {
+			if err := opts.After(res.Applied); err != nil {
 				return takeBack(context.WithoutCancel(ctx), store, journals, dir, res.Undo, err)
 			}
 		}
 		if res.Undo != "" {
-			a.Note("to undo: %s", cmp.Or(opts.toUndo, fmt.Sprintf("croft ws apply %s %s --undo %s", opts.name, opts.dir, res.Undo)))
+			a.Note("to undo: %s", cmp.Or(opts.ToUndo, fmt.Sprintf("croft ws apply %s %s --undo %s", opts.Name, opts.Dir, res.Undo)))
 		}
 		if res.Done {
-			a.noteLinksOut(dir, res.Applied)
+			noteLinksOut(a, dir, res.Applied)
 		}
-		return a.printMerge(res, res.Merged, res.Done, opts)
+		return printMerge(a, res, res.Merged, res.Done, opts)
 	})
 }
 
@@ -266,7 +271,7 @@ func takeBack(ctx context.Context, store *snapshot.Store, journals, dir, id stri
 
 // noteLinksOut names the symlinks that were applied to a directory and lead out of it: who
 // writes to one writes elsewhere.
-func (a *command) noteLinksOut(dir string, paths []string) {
+func noteLinksOut(a *console.Console, dir string, paths []string) {
 	for _, p := range paths {
 		target, err := os.Readlink(filepath.Join(dir, p))
 		if err != nil {
@@ -282,9 +287,9 @@ func (a *command) noteLinksOut(dir string, paths []string) {
 	}
 }
 
-// wsApplyCommits brings commits of a workspace into a git repository.
-func (a *command) wsApplyCommits(ctx context.Context, opts wsApplyOptions) error {
-	if len(opts.apply.Only) > 0 {
+// ApplyCommits brings commits of a workspace into a git repository.
+func ApplyCommits(ctx context.Context, a *console.Console, opts ApplyOptions) error {
+	if len(opts.Apply.Only) > 0 {
 		return console.Usagef("--commits takes whole commits: leave out PATH")
 	}
 	dir, err := opts.hostDir()
@@ -307,7 +312,7 @@ func (a *command) wsApplyCommits(ctx context.Context, opts wsApplyOptions) error
 	defer os.Remove(bundle.Name())
 	defer bundle.Close()
 	var refs []snapshot.ImportedRef
-	err = a.WithAttached(ctx, opts.name, func(_ console.Workspaces, ws *workspace.Workspace) (err error) {
+	err = a.WithAttached(ctx, opts.Name, func(_ console.Workspaces, ws *workspace.Workspace) (err error) {
 		if refs, err = history.Refs(ctx, ws); err != nil {
 			return err
 		}
@@ -325,7 +330,7 @@ func (a *command) wsApplyCommits(ctx context.Context, opts wsApplyOptions) error
 	}
 	res := &snapshot.Imported{Refs: refs}
 	if in != nil || len(refs) > 0 {
-		res, err = repo.ImportBundle(ctx, in, &snapshot.BundleOptions{Prefix: "refs/croft/" + opts.name + "/", Branch: opts.branch, Refs: refs})
+		res, err = repo.ImportBundle(ctx, in, &snapshot.BundleOptions{Prefix: "refs/croft/" + opts.Name + "/", Branch: opts.Branch, Refs: refs})
 	}
 	if err != nil {
 		return err
@@ -362,31 +367,31 @@ func isDirectory(into string) bool {
 	return err == nil && info.IsDir()
 }
 
-// wsApplyInto merges into another workspace.
-func (a *command) wsApplyInto(ctx context.Context, opts wsApplyOptions, paths []string) error {
-	if opts.branch != "" || opts.undo != "" || opts.commits {
+// applyInto merges into another workspace.
+func applyInto(ctx context.Context, a *console.Console, opts ApplyOptions, paths []string) error {
+	if opts.Branch != "" || opts.undo != "" || opts.Commits {
 		return console.Usagef("--branch, --commits and --undo are for directories; undo a merge into a workspace with croft ws undo")
 	}
 	return a.WithClient(ctx, func(c *client.Client) error {
-		stop := a.ShowProgress(ctx, console.Remote{Client: c}, opts.dir, "merging")
-		res, err := c.Apply(ctx, opts.dir, client.ApplyOptions{
-			Source: opts.name, From: opts.from, Paths: paths, Hunks: opts.apply.Hunks, Markers: opts.apply.Markers, DryRun: opts.apply.DryRun,
-			AllowAutorun: opts.apply.Autorun, Ignored: opts.apply.Ignored,
+		stop := a.ShowProgress(ctx, console.Remote{Client: c}, opts.Dir, "merging")
+		res, err := c.Apply(ctx, opts.Dir, client.ApplyOptions{
+			Source: opts.Name, From: opts.from, Paths: paths, Hunks: opts.Apply.Hunks, Markers: opts.Apply.Markers, DryRun: opts.Apply.DryRun,
+			AllowAutorun: opts.Apply.Autorun, Ignored: opts.Apply.Ignored,
 		})
 		stop()
 		if err != nil {
 			return err
 		}
 		if res.Undo != "" {
-			a.Note("to undo: croft ws undo %s, or croft ws restore %s %s --in-place", opts.dir, opts.dir, res.Undo)
+			a.Note("to undo: croft ws undo %s, or croft ws restore %s %s --in-place", opts.Dir, opts.Dir, res.Undo)
 		}
-		return a.printMerge(res, res.Merged, res.Done, opts)
+		return printMerge(a, res, res.Merged, res.Done, opts)
 	})
 }
 
 // compareForApply compares a workspace with the state that it is merged from, and
 // the two trees.
-func (a *command) compareForApply(ctx context.Context, c console.Workspaces, ws *workspace.Workspace, opts *wsApplyOptions) (
+func compareForApply(ctx context.Context, a *console.Console, c console.Workspaces, ws *workspace.Workspace, opts *ApplyOptions) (
 	base, theirs snapshot.Tree, d *snapshot.Comparison, err error,
 ) {
 	here := ctx
@@ -396,37 +401,37 @@ func (a *command) compareForApply(ctx context.Context, c console.Workspaces, ws 
 	} else {
 		stop = a.ShowProgress(ctx, c, ws.ID(), "comparing")
 	}
-	if base, theirs, err = history.Trees(here, ws, opts.from, opts.to); err == nil {
-		d, err = fetchDiff(here, c, ws.ID(), client.DiffOptions{From: opts.from, To: opts.to, Paths: opts.apply.Only, Ignored: opts.apply.Ignored})
+	if base, theirs, err = history.Trees(here, ws, opts.from, opts.To); err == nil {
+		d, err = FetchDiff(here, c, ws.ID(), client.DiffOptions{From: opts.from, To: opts.To, Paths: opts.Apply.Only, Ignored: opts.Apply.Ignored})
 	}
 	stop()
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	if len(d.Changes) == 0 && (len(opts.apply.Only) > 0 || len(opts.apply.Hunks) > 0) {
-		return nil, nil, nil, fmt.Errorf("apply %s: %w: nothing changed at these paths", strings.Join(slices.Concat(opts.apply.Only, opts.apply.Hunks.Paths()), ", "), fault.NotFound)
+	if len(d.Changes) == 0 && (len(opts.Apply.Only) > 0 || len(opts.Apply.Hunks) > 0) {
+		return nil, nil, nil, fmt.Errorf("apply %s: %w: nothing changed at these paths", strings.Join(slices.Concat(opts.Apply.Only, opts.Apply.Hunks.Paths()), ", "), fault.NotFound)
 	}
 	if len(d.Changes) == 0 {
-		a.Note("nothing changed in %s", opts.name)
+		a.Note("nothing changed in %s", opts.Name)
 		res := &snapshot.Applied{Merged: &snapshot.Merged{Applied: []string{}}, Done: true}
 		res.AddScope(d)
-		return base, theirs, d, a.printMerge(res, res.Merged, false, *opts)
+		return base, theirs, d, printMerge(a, res, res.Merged, false, *opts)
 	}
 	return base, theirs, d, nil
 }
 
-func (a *command) applyBranch(ctx context.Context, d *snapshot.Comparison, base, theirs snapshot.Tree, dir string, opts wsApplyOptions) error {
+func applyBranch(ctx context.Context, a *console.Console, d *snapshot.Comparison, base, theirs snapshot.Tree, dir string, opts ApplyOptions) error {
 	repo, err := snapshot.OpenRepository(ctx, dir)
 	if err != nil {
 		return fmt.Errorf("--branch: %w", err)
 	}
-	if opts.message == "" {
-		opts.message = "Apply the changes of workspace " + opts.name
+	if opts.Message == "" {
+		opts.Message = "Apply the changes of workspace " + opts.Name
 	}
-	opts.apply.Ours, opts.apply.Theirs = "branch "+opts.branch, "workspace "+opts.name
-	opts.apply.Choose(d)
+	opts.Apply.Ours, opts.Apply.Theirs = "branch "+opts.Branch, "workspace "+opts.Name
+	opts.Apply.Choose(d)
 	d.Changes = nil // some hundred bytes each
-	res, err := repo.ApplyBranch(ctx, base, theirs, opts.branch, &snapshot.BranchOptions{MergeOptions: opts.apply.MergeOptions, DryRun: opts.apply.DryRun, Message: opts.message})
+	res, err := repo.ApplyBranch(ctx, base, theirs, opts.Branch, &snapshot.BranchOptions{MergeOptions: opts.Apply.MergeOptions, DryRun: opts.Apply.DryRun, Message: opts.Message})
 	if err != nil {
 		return err
 	}
@@ -434,23 +439,23 @@ func (a *command) applyBranch(ctx context.Context, d *snapshot.Comparison, base,
 	if res.Done {
 		a.Note("branch %s is at %s", res.Branch, res.Commit)
 	}
-	return a.printMerge(res, &res.Merged, res.Done || len(res.Conflicts) == 0, opts)
+	return printMerge(a, res, &res.Merged, res.Done || len(res.Conflicts) == 0, opts)
 }
 
 // printMerge prints the outcome of a merge. Conflicts, and autorun files that were left
 // out, are errors.
-func (a *command) printMerge(v any, m *snapshot.Merged, done bool, opts wsApplyOptions) error {
+func printMerge(a *console.Console, v any, m *snapshot.Merged, done bool, opts ApplyOptions) error {
 	if done && len(m.Applied) == 0 && len(m.Conflicts) == 0 && len(m.LeftOut) == 0 {
 		a.Note("nothing to apply: these changes are there already")
 	}
 	errs := []error{a.PrintAnswer(v, func(w io.Writer) error {
-		if !done && !opts.apply.DryRun {
+		if !done && !opts.Apply.DryRun {
 			return nil
 		}
 		return console.WriteLines(w, m.Applied)
 	})}
-	a.noteGit(m.Git, "; not applied: --commits brings commits")
-	a.noteScope(m.LeftOut)
+	NoteGit(a, m.Git, "; not applied: --commits brings commits")
+	NoteScope(a, m.LeftOut)
 	marked := 0
 	for _, c := range m.Conflicts {
 		if c.Marked {
@@ -460,10 +465,10 @@ func (a *command) printMerge(v any, m *snapshot.Merged, done bool, opts wsApplyO
 	}
 	switch n := len(m.Conflicts); {
 	case n == 0:
-	case opts.apply.Markers && done:
+	case opts.Apply.Markers && done:
 		errs = append(errs, fmt.Errorf("apply: %w: %s: %d with markers in the file, %d left as before; the rest was applied",
 			fault.Conflict, console.CountText(n, "conflict"), marked, n-marked))
-	case opts.apply.Markers:
+	case opts.Apply.Markers:
 		errs = append(errs, fmt.Errorf("apply: %w: %s; nothing was changed", fault.Conflict, console.CountText(n, "conflict")))
 	default:
 		errs = append(errs, fmt.Errorf("apply: %w: %s; nothing was changed; --markers writes conflicts of lines into the files", fault.Conflict, console.CountText(n, "conflict")))
@@ -475,14 +480,14 @@ func (a *command) printMerge(v any, m *snapshot.Merged, done bool, opts wsApplyO
 	for _, l := range m.LeftOut {
 		if l.Reason == snapshot.LeftOutAutorun && len(m.Conflicts) == 0 {
 			errs = append(errs, fmt.Errorf("apply: %w: %s left out%s: tools run them without being asked; review them with croft %s diff %s, then add --allow-autorun",
-				fault.PermissionDenied, console.CountText(l.Total, "autorun file"), others, opts.noun(), opts.name))
+				fault.PermissionDenied, console.CountText(l.Total, "autorun file"), others, opts.noun(), opts.Name))
 		}
 	}
 	return errors.Join(errs...)
 }
 
 // conflictAdvice says how to resolve a conflict.
-func conflictAdvice(c *snapshot.Conflict, opts wsApplyOptions) string {
+func conflictAdvice(c *snapshot.Conflict, opts ApplyOptions) string {
 	switch c.Kind {
 	case snapshot.ConflictLines:
 		if c.Marked {
@@ -500,10 +505,10 @@ func conflictAdvice(c *snapshot.Conflict, opts wsApplyOptions) string {
 }
 
 // takeCommand returns the command that takes the file of the workspace in a conflict.
-func takeCommand(c *snapshot.Conflict, opts wsApplyOptions) string {
-	name, from := console.ShellQuote(opts.name), console.Printable(console.ShellQuote(c.Path))
-	if !isDirectory(opts.dir) {
-		return fmt.Sprintf("croft ws get %s %s - | croft ws put %s - %[2]s", name, from, console.ShellQuote(opts.dir))
+func takeCommand(c *snapshot.Conflict, opts ApplyOptions) string {
+	name, from := console.ShellQuote(opts.Name), console.Printable(console.ShellQuote(c.Path))
+	if !isDirectory(opts.Dir) {
+		return fmt.Sprintf("croft ws get %s %s - | croft ws put %s - %[2]s", name, from, console.ShellQuote(opts.Dir))
 	}
-	return fmt.Sprintf("croft ws get %s %s %s", name, from, console.Printable(console.ShellQuote(filepath.Join(opts.dir, c.Path))))
+	return fmt.Sprintf("croft ws get %s %s %s", name, from, console.Printable(console.ShellQuote(filepath.Join(opts.Dir, c.Path))))
 }

@@ -1,4 +1,4 @@
-package cli
+package changecmd
 
 import (
 	"bytes"
@@ -21,14 +21,16 @@ import (
 	"github.com/croft-run/croft/snapshot"
 )
 
-type wsDiffOptions struct {
+// DiffOptions say what Diff compares, and how it prints that.
+type DiffOptions struct {
 	client.DiffOptions
-	stat, nameOnly bool
-	project        string // directory of the host that the workspace was copied from, "" if it was not copied from one
+	Stat, NameOnly bool
+	Project        string // directory of the host that the workspace was copied from, "" if it was not copied from one
 }
 
-func (a *command) wsDiffCommand() *cobra.Command {
-	var opts wsDiffOptions
+// DiffCommand returns croft ws diff.
+func DiffCommand(a *console.Console) *cobra.Command {
+	var opts DiffOptions
 	var cmd *cobra.Command
 	cmd = &cobra.Command{
 		Use:   "diff NAME [PATH...]",
@@ -48,30 +50,30 @@ that begins with / or .). With --server, it is a directory of the server's host.
 			if opts.Context < -1 {
 				return console.Usagef("--unified %d: give a number of lines, or -1 for none", opts.Context)
 			}
-			if opts.stat && opts.nameOnly {
+			if opts.Stat && opts.NameOnly {
 				return console.Usagef("--stat and --name-only exclude each other: give one")
 			}
 			for flag, side := range map[string]*string{"--from": &opts.From, "--to": &opts.To} {
 				var err error
-				if *side, err = a.resolveSide(flag, *side); err != nil {
+				if *side, err = resolveSide(a, flag, *side); err != nil {
 					return err
 				}
 			}
 			opts.Paths = args[1:]
-			opts.Text = !opts.nameOnly
+			opts.Text = !opts.NameOnly
 			if !cmd.Flags().Changed("binary") {
 				_, screen := console.TerminalFile(a.Out)
-				opts.Binary = !screen && !a.JSON && !opts.stat && !opts.nameOnly
+				opts.Binary = !screen && !a.JSON && !opts.Stat && !opts.NameOnly
 			}
-			return a.wsDiff(ctx, args[0], opts)
+			return Diff(ctx, a, args[0], opts)
 		}),
 	}
 	f := cmd.Flags()
 	f.StringVar(&opts.From, "from", "", "old state: a snapshot by id or name, template:NAME, workspace:NAME or a directory")
 	f.StringVar(&opts.To, "to", "", "new state, instead of the present one of the workspace")
 	f.IntVarP(&opts.Context, "unified", "U", 0, "lines around a change; 0 is 3, and -1 none")
-	f.BoolVar(&opts.stat, "stat", false, "print one line for each file, and a total")
-	f.BoolVar(&opts.nameOnly, "name-only", false, "print only the kind of change and the path")
+	f.BoolVar(&opts.Stat, "stat", false, "print one line for each file, and a total")
+	f.BoolVar(&opts.NameOnly, "name-only", false, "print only the kind of change and the path")
 	f.BoolVar(&opts.Binary, "binary", false, "include the content of binary files (default unless on a terminal or with --json)")
 	f.BoolVar(&opts.Ignored, "ignored", false, "also compare files that .gitignore excludes, and caches")
 	f.BoolVar(&opts.CrossSession, "cross-session", false, "allow snapshots of other sessions")
@@ -80,7 +82,7 @@ that begins with / or .). With --server, it is a directory of the server's host.
 
 // resolveSide returns one side of a comparison in the form of the API: a directory is
 // dir: and its absolute path.
-func (a *command) resolveSide(flag, side string) (string, error) {
+func resolveSide(a *console.Console, flag, side string) (string, error) {
 	dir, named := strings.CutPrefix(side, "dir:")
 	if !named && !filepath.IsAbs(side) && side != "." && side != ".." && !strings.HasPrefix(side, "./") && !strings.HasPrefix(side, "../") {
 		return side, nil
@@ -92,22 +94,23 @@ func (a *command) resolveSide(flag, side string) (string, error) {
 	return "dir:" + abs, err
 }
 
-func (a *command) wsDiff(ctx context.Context, name string, opts wsDiffOptions) error {
+// Diff prints the changes of a workspace.
+func Diff(ctx context.Context, a *console.Console, name string, opts DiffOptions) error {
 	return a.WithWorkspaces(ctx, func(c console.Workspaces) error {
 		stop := a.ShowProgress(ctx, c, name, "comparing")
-		d, err := fetchDiff(ctx, c, name, opts.DiffOptions)
+		d, err := FetchDiff(ctx, c, name, opts.DiffOptions)
 		stop()
 		if err != nil {
 			return err
 		}
-		a.noteGit(d.Git, "")
-		a.noteScope(d.LeftOut)
-		a.noteUnchanged(ctx, c, d, opts)
+		NoteGit(a, d.Git, "")
+		NoteScope(a, d.LeftOut)
+		noteUnchanged(ctx, a, c, d, opts)
 		return a.PrintAnswer(d, func(w io.Writer) error {
 			switch {
-			case opts.stat:
-				return a.writeStat(w, d)
-			case opts.nameOnly:
+			case opts.Stat:
+				return writeStat(a, w, d)
+			case opts.NameOnly:
 				for _, ch := range d.Changes {
 					if _, err := fmt.Fprintf(w, "%s\t%s\n", ch.Kind, console.Printable(ch.Path)); err != nil {
 						return err
@@ -116,37 +119,37 @@ func (a *command) wsDiff(ctx context.Context, name string, opts wsDiffOptions) e
 				return nil
 			}
 			if opts.Binary {
-				a.noteLeftOut(d)
+				noteLeftOut(a, d)
 			}
-			return a.writePatch(w, d)
+			return writePatch(a, w, d)
 		})
 	})
 }
 
-// noteGit prints the repositories that differ, and a hint.
-func (a *command) noteGit(list []snapshot.GitChange, hint string) {
+// NoteGit prints the repositories that differ, and a hint.
+func NoteGit(a *console.Console, list []snapshot.GitChange, hint string) {
 	for _, g := range list {
 		a.Note("%s: %s, %s%s", console.Printable(g.Path), console.CountText(g.Commits, "commit"), console.CountText(g.Refs, "ref"), hint)
 	}
 }
 
-// noteScope prints the changes that were left out.
-func (a *command) noteScope(list []snapshot.LeftOut) { a.noteScopeFor(list, "") }
+// NoteScope prints the changes that were left out.
+func NoteScope(a *console.Console, list []snapshot.LeftOut) { NoteScopeFor(a, list, "") }
 
-// noteScopeFor is noteScope for a command without the flags that include them: other, such
+// NoteScopeFor is NoteScope for a command without the flags that include them: other, such
 // as "croft work apply ", has them.
-func (a *command) noteScopeFor(list []snapshot.LeftOut, other string) {
+func NoteScopeFor(a *console.Console, list []snapshot.LeftOut, other string) {
 	for _, l := range list {
 		about := map[string]string{
 			snapshot.LeftOutIgnored: " that changed (" + other + "--ignored)", snapshot.LeftOutAutorun: " that changed (" + other + "--allow-autorun)",
 			snapshot.LeftOutSpecial: " (FIFOs, sockets and devices)",
 		}[l.Reason]
-		a.Note("left out: %s%s: %s", console.CountText(l.Total, l.Reason+" file"), about, firstPaths(l.Paths, l.Total))
+		a.Note("left out: %s%s: %s", console.CountText(l.Total, l.Reason+" file"), about, FirstPaths(l.Paths, l.Total))
 	}
 }
 
-// firstPaths lists the first of paths, of which there are total.
-func firstPaths(paths []string, total int) string {
+// FirstPaths lists the first of paths, of which there are total.
+func FirstPaths(paths []string, total int) string {
 	names := make([]string, min(len(paths), 5))
 	for i := range names {
 		names[i] = console.Printable(paths[i])
@@ -158,7 +161,7 @@ func firstPaths(paths []string, total int) string {
 }
 
 // noteUnchanged names the paths that were asked for and have no change.
-func (a *command) noteUnchanged(ctx context.Context, c console.Workspaces, d *snapshot.Comparison, opts wsDiffOptions) {
+func noteUnchanged(ctx context.Context, a *console.Console, c console.Workspaces, d *snapshot.Comparison, opts DiffOptions) {
 	for _, p := range opts.Paths {
 		at := path.Clean("/" + p)
 		isBelow := func(name string) bool { return at == "/" || "/"+name == at || strings.HasPrefix("/"+name, at+"/") }
@@ -166,10 +169,10 @@ func (a *command) noteUnchanged(ctx context.Context, c console.Workspaces, d *sn
 			continue
 		}
 		also := ""
-		if _, err := os.Lstat(filepath.Join(opts.project, at)); opts.project != "" && errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Lstat(filepath.Join(opts.Project, at)); opts.Project != "" && errors.Is(err, fs.ErrNotExist) {
 			also = ", and the project has no such file, nor a work of that name"
 		}
-		if opts.project == "" && !strings.Contains(p, "/") {
+		if opts.Project == "" && !strings.Contains(p, "/") {
 			if _, err := c.Show(ctx, p); err == nil {
 				also = "; --from workspace:" + p + " compares with the workspace of that name"
 			}
@@ -179,7 +182,7 @@ func (a *command) noteUnchanged(ctx context.Context, c console.Workspaces, d *sn
 }
 
 // noteLeftOut lists the files that are too large for a patch.
-func (a *command) noteLeftOut(d *snapshot.Comparison) {
+func noteLeftOut(a *console.Console, d *snapshot.Comparison) {
 	var names []string
 	for i := range d.Changes {
 		if c := &d.Changes[i]; (c.Binary || c.TooBig) && c.Patch == "" {
@@ -193,15 +196,15 @@ func (a *command) noteLeftOut(d *snapshot.Comparison) {
 
 // writePatch writes a patch. On a terminal it is in colour, and control characters in it,
 // with which a file could rewrite what the user reads, are escaped.
-func (a *command) writePatch(w io.Writer, d *snapshot.Comparison) error {
+func writePatch(a *console.Console, w io.Writer, d *snapshot.Comparison) error {
 	if _, ok := console.TerminalFile(w); !ok {
 		return d.WriteUnified(w)
 	}
-	return a.writePrintablePatch(w, d)
+	return WritePrintablePatch(a, w, d)
 }
 
-// writePrintablePatch writes a patch for a person, with its control characters escaped.
-func (a *command) writePrintablePatch(w io.Writer, d *snapshot.Comparison) error {
+// WritePrintablePatch writes a patch for a person, with its control characters escaped.
+func WritePrintablePatch(a *console.Console, w io.Writer, d *snapshot.Comparison) error {
 	var b bytes.Buffer
 	if err := d.WriteUnified(&b); err != nil {
 		return err
@@ -212,7 +215,7 @@ func (a *command) writePrintablePatch(w io.Writer, d *snapshot.Comparison) error
 		return err
 	}
 	for line := range strings.Lines(text) {
-		if colour := patchColour(line); colour != "" {
+		if colour := PatchColour(line); colour != "" {
 			line = colour + strings.TrimSuffix(line, "\n") + "\x1b[m\n"
 		}
 		if _, err := io.WriteString(w, line); err != nil {
@@ -222,9 +225,9 @@ func (a *command) writePrintablePatch(w io.Writer, d *snapshot.Comparison) error
 	return nil
 }
 
-// patchColour returns the control sequence that starts the colour of a line of a patch, ""
+// PatchColour returns the control sequence that starts the colour of a line of a patch, ""
 // for none.
-func patchColour(line string) string {
+func PatchColour(line string) string {
 	switch {
 	case strings.HasPrefix(line, "diff "), strings.HasPrefix(line, "--- "), strings.HasPrefix(line, "+++ "):
 		return "\x1b[1m"
@@ -240,7 +243,7 @@ func patchColour(line string) string {
 
 // writeStat writes a line for each file, with the pluses and minuses in colour on
 // a terminal.
-func (a *command) writeStat(w io.Writer, d *snapshot.Comparison) error {
+func writeStat(a *console.Console, w io.Writer, d *snapshot.Comparison) error {
 	if !console.UseColour(w) {
 		return d.WriteStat(w)
 	}
@@ -264,7 +267,8 @@ func (a *command) writeStat(w io.Writer, d *snapshot.Comparison) error {
 	return nil
 }
 
-func fetchDiff(ctx context.Context, c console.Workspaces, name string, opts client.DiffOptions) (*snapshot.Comparison, error) {
+// FetchDiff returns the changes of a workspace.
+func FetchDiff(ctx context.Context, c console.Workspaces, name string, opts client.DiffOptions) (*snapshot.Comparison, error) {
 	gclater.Save()
 	return c.Diff(ctx, name, opts)
 }

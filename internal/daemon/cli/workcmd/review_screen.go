@@ -1,4 +1,4 @@
-package cli
+package workcmd
 
 import (
 	"bytes"
@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/daemon/cli/changecmd"
 	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
@@ -72,7 +73,7 @@ type changeLine struct {
 // askOnScreen is askInLines on the whole terminal.
 func (r *reviewer) askOnScreen(ctx context.Context) (apply bool, err error) {
 	wake := make(chan struct{}, 1)
-	s := &reviewScreen{review: r.review, name: r.w.Name, dir: r.opts.dir, colour: console.UseColour(r.a.Out), autorun: r.opts.apply.Autorun}
+	s := &reviewScreen{review: r.review, name: r.w.Name, dir: r.opts.Dir, colour: console.UseColour(r.a.Out), autorun: r.opts.Apply.Autorun}
 	var notes bytes.Buffer // would disturb the screen
 	stderr := r.a.Err
 	r.a.Err = &notes
@@ -439,7 +440,7 @@ func (s *reviewScreen) linesOf(cols int) []changeLine {
 	}
 	for line := range strings.Lines(console.PrintableText(b.String())) {
 		line = strings.TrimSuffix(line, "\n")
-		room, style := cols-gutter, patchColour(line)
+		room, style := cols-gutter, changecmd.PatchColour(line)
 		first := strings.HasPrefix(line, "@@") && part+1 < len(s.partsOf(s.file))
 		if first {
 			room -= marks

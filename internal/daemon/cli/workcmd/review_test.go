@@ -1,4 +1,4 @@
-package cli
+package workcmd
 
 import (
 	"bytes"
@@ -105,7 +105,7 @@ func TestReviewAutorun(t *testing.T) {
 		s.key("q")
 		var out, notes bytes.Buffer
 		r := &reviewer{review: newReview(d), a: &command{&console.Console{Streams: console.Streams{In: strings.NewReader("y\ny\n"), Out: &out, Err: &notes}}}}
-		r.opts.apply.Autorun = allowed
+		r.opts.Apply.Autorun = allowed
 		if apply, err := r.askInLines(t.Context()); !apply || err != nil {
 			t.Errorf("apply %t, %v", apply, err)
 		}

@@ -1,4 +1,4 @@
-package cli
+package workcmd
 
 import (
 	"context"
@@ -27,21 +27,21 @@ func works(ctx context.Context, c console.Workspaces, key string) ([]client.Work
 	}), nil
 }
 
-// A workOf is a work that a command is about.
-type workOf struct {
+// A of is a work that a command is about.
+type of struct {
 	client.Workspace
 	project string // directory, "" if it is not known any more
 }
 
 // findWork returns the work that the first argument names, or the only one of the project,
 // and the other arguments.
-func (a *command) findWork(ctx context.Context, c console.Workspaces, e *workEnv, args []string) (*workOf, []string, error) {
+func (a *command) findWork(ctx context.Context, c console.Workspaces, e *env, args []string) (*of, []string, error) {
 	all, err := works(ctx, c, "")
 	if err != nil {
 		return nil, nil, err
 	}
-	found := func(ws client.Workspace) *workOf {
-		return &workOf{ws, work.ProjectOf(e.data, ws.Labels[work.ProjectLabel])}
+	found := func(ws client.Workspace) *of {
+		return &of{ws, work.ProjectOf(e.data, ws.Labels[work.ProjectLabel])}
 	}
 	var names []string
 	var own []client.Workspace
@@ -76,14 +76,14 @@ func (a *command) findWork(ctx context.Context, c console.Workspaces, e *workEnv
 }
 
 // noWorks is the error for a project without works.
-func noWorks(e *workEnv) error {
+func noWorks(e *env) error {
 	return fault.Advise(fmt.Errorf("work: %w: the project %s has no work", fault.NotFound, console.Printable(e.project.Dir)),
 		"croft work list --all lists those of other projects")
 }
 
 // withWork runs f with the work that the arguments name.
-func (a *command) withWork(ctx context.Context, args []string, f func(c console.Workspaces, w *workOf, rest []string) error) error {
-	e, err := a.workEnv(false)
+func (a *command) withWork(ctx context.Context, args []string, f func(c console.Workspaces, w *of, rest []string) error) error {
+	e, err := a.env(false)
 	if err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func (a *command) withWork(ctx context.Context, args []string, f func(c console.
 }
 
 // dir returns the directory of the work's project.
-func (w *workOf) dir() (string, error) {
+func (w *of) dir() (string, error) {
 	if w.project == "" {
 		return "", fault.Advise(fmt.Errorf("work %s: %w: its project is not known any more", w.Name, fault.NotFound),
 			"name a directory with --into")

@@ -1,4 +1,4 @@
-package cli
+package workcmd
 
 import (
 	"context"
@@ -15,20 +15,21 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/daemon/cli/changecmd"
 	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/internal/daemon/work"
 	"github.com/croft-run/croft/snapshot"
 )
 
-type workApplyOptions struct {
-	wsApplyOptions
+type applyOptions struct {
+	changecmd.ApplyOptions
 	into    string
 	commit  bool
 	discard bool
 }
 
-func (a *command) workApplyCommand() *cobra.Command {
-	var opts workApplyOptions
+func applyCommand(a *command) *cobra.Command {
+	var opts applyOptions
 	cmd := &cobra.Command{
 		Use:   "apply [NAME] [PATH...]",
 		Short: "Merge the changes of a work into the project",
@@ -42,42 +43,42 @@ touching the work tree. Hooks of the repository do not run.
 .git is never applied; autorun files are named and left out until --allow-autorun, and ignored files until --ignored.`,
 		Example: "  croft work apply\n  croft work apply app-claude src\n  croft work apply --commit -m 'fix the parser'\n  croft work apply --branch agent/fix",
 		Args:    cobra.ArbitraryArgs,
-		RunE:    console.RunE(func(ctx context.Context, args []string) error { return a.workApply(ctx, opts, args) }),
+		RunE:    console.RunE(func(ctx context.Context, args []string) error { return a.apply(ctx, opts, args) }),
 	}
 	f := cmd.Flags()
 	f.StringVar(&opts.into, "into", "", "apply to this directory instead of the project's")
-	f.StringArrayVar(&opts.hunks, "hunk", nil, "PATH:N, apply only the Nth hunk of a file, in the order of work diff; may be given several times")
-	f.BoolVar(&opts.apply.Markers, "markers", false, "write conflicts of lines into the files, with the markers of git")
-	f.BoolVar(&opts.apply.DryRun, "dry-run", false, "list the changes without writing them")
+	f.StringArrayVar(&opts.Hunks, "hunk", nil, "PATH:N, apply only the Nth hunk of a file, in the order of work diff; may be given several times")
+	f.BoolVar(&opts.Apply.Markers, "markers", false, "write conflicts of lines into the files, with the markers of git")
+	f.BoolVar(&opts.Apply.DryRun, "dry-run", false, "list the changes without writing them")
 	f.BoolVar(&opts.commit, "commit", false, "commit the changes")
-	f.StringVar(&opts.branch, "branch", "", "commit to this branch instead, without touching the work tree")
-	f.StringVarP(&opts.message, "message", "m", "", "message of the commit")
-	f.BoolVar(&opts.commits, "commits", false, "bring the commits that were made inside, as refs/croft/NAME/*, or as the branch of --branch")
-	f.BoolVar(&opts.apply.Autorun, "allow-autorun", false, "apply autorun files, too: review them first")
-	f.BoolVar(&opts.apply.Ignored, "ignored", false, "apply files that .gitignore excludes and caches, too")
+	f.StringVar(&opts.Branch, "branch", "", "commit to this branch instead, without touching the work tree")
+	f.StringVarP(&opts.Message, "message", "m", "", "message of the commit")
+	f.BoolVar(&opts.Commits, "commits", false, "bring the commits that were made inside, as refs/croft/NAME/*, or as the branch of --branch")
+	f.BoolVar(&opts.Apply.Autorun, "allow-autorun", false, "apply autorun files, too: review them first")
+	f.BoolVar(&opts.Apply.Ignored, "ignored", false, "apply files that .gitignore excludes and caches, too")
 	f.BoolVar(&opts.discard, "discard", false, "remove the work when all was applied")
 	return cmd
 }
 
-func (a *command) workApply(ctx context.Context, opts workApplyOptions, args []string) error {
-	if opts.commit && (opts.branch != "" || opts.commits || opts.apply.Markers || opts.apply.DryRun) {
+func (a *command) apply(ctx context.Context, opts applyOptions, args []string) error {
+	if opts.commit && (opts.Branch != "" || opts.Commits || opts.Apply.Markers || opts.Apply.DryRun) {
 		return console.Usagef("--commit excludes --branch, --commits, --markers and --dry-run")
 	}
-	if opts.discard && (len(opts.hunks) > 0 || opts.apply.DryRun) {
+	if opts.discard && (len(opts.Hunks) > 0 || opts.Apply.DryRun) {
 		return console.Usagef("--discard removes the work: leave it out to apply a part")
 	}
-	if err := opts.parseHunks(); err != nil {
+	if err := opts.ParseHunks(); err != nil {
 		return err
 	}
-	err := a.withWork(ctx, args, func(c console.Workspaces, w *workOf, rest []string) (err error) {
-		opts.name = w.Name
-		if opts.dir = opts.into; opts.dir == "" {
-			if opts.dir, err = w.dir(); err != nil {
+	err := a.withWork(ctx, args, func(c console.Workspaces, w *of, rest []string) (err error) {
+		opts.Name = w.Name
+		if opts.Dir = opts.into; opts.Dir == "" {
+			if opts.Dir, err = w.dir(); err != nil {
 				return err
 			}
 		}
 		if len(rest) > 0 {
-			opts.apply.Only, err = pathsIn(opts.dir, rest)
+			opts.Apply.Only, err = pathsIn(opts.Dir, rest)
 		}
 		if err == nil {
 			err = a.oneWork(ctx, c, w, rest)
@@ -94,12 +95,12 @@ func (a *command) workApply(ctx context.Context, opts workApplyOptions, args []s
 		return err
 	}
 	return a.WithWorkspaces(ctx, func(c console.Workspaces) error {
-		return errors.Join(console.Remove(ctx, a.Console, c, []string{opts.name}), a.removeHomes(ctx, c))
+		return errors.Join(console.Remove(ctx, a.Console, c, []string{opts.Name}), a.removeHomes(ctx, c))
 	})
 }
 
 // oneWork refuses a path that names another work of the project, and no file.
-func (a *command) oneWork(ctx context.Context, c console.Workspaces, w *workOf, paths []string) error {
+func (a *command) oneWork(ctx context.Context, c console.Workspaces, w *of, paths []string) error {
 	if len(paths) == 0 {
 		return nil
 	}
@@ -116,22 +117,22 @@ func (a *command) oneWork(ctx context.Context, c console.Workspaces, w *workOf, 
 }
 
 // applyWork applies a work whose name, directory and selection are set.
-func (a *command) applyWork(ctx context.Context, opts workApplyOptions) error {
-	opts.toUndo = "croft work undo " + opts.name
+func (a *command) applyWork(ctx context.Context, opts applyOptions) error {
+	opts.ToUndo = "croft work undo " + opts.Name
 	if opts.into != "" {
-		opts.toUndo += " --into " + console.Printable(opts.into)
+		opts.ToUndo += " --into " + console.Printable(opts.into)
 	}
-	if opts.commits {
-		return a.wsApplyCommits(ctx, opts.wsApplyOptions)
+	if opts.Commits {
+		return changecmd.ApplyCommits(ctx, a.Console, opts.ApplyOptions)
 	}
 	if opts.commit {
-		if opts.message == "" {
-			opts.message = "Apply the changes of " + opts.name
+		if opts.Message == "" {
+			opts.Message = "Apply the changes of " + opts.Name
 		}
-		opts.check = func(d *snapshot.Comparison) error { return checkCommitted(ctx, opts.dir, d, opts.apply.Only) }
-		opts.after = func(paths []string) error { return a.commitPaths(ctx, opts.dir, paths, opts.message) }
+		opts.Check = func(d *snapshot.Comparison) error { return checkCommitted(ctx, opts.Dir, d, opts.Apply.Only) }
+		opts.After = func(paths []string) error { return a.commitPaths(ctx, opts.Dir, paths, opts.Message) }
 	}
-	return a.wsApply(ctx, opts.wsApplyOptions)
+	return changecmd.Apply(ctx, a.Console, opts.ApplyOptions)
 }
 
 // checkCommitted refuses a commit that would fail for lack of an author, or that would contain
@@ -270,7 +271,7 @@ func (a *command) commitPaths(ctx context.Context, dir string, paths []string, m
 	return err
 }
 
-func (a *command) workUndoCommand() *cobra.Command {
+func undoCommand(a *command) *cobra.Command {
 	var force, dryRun bool
 	var into string
 	cmd := &cobra.Command{
@@ -280,7 +281,7 @@ func (a *command) workUndoCommand() *cobra.Command {
 discarded. A commit stays: revert it with git.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: console.RunE(func(ctx context.Context, args []string) error {
-			e, err := a.workEnv(into == "" && len(args) == 0)
+			e, err := a.env(into == "" && len(args) == 0)
 			if err != nil {
 				return err
 			}
@@ -297,7 +298,7 @@ discarded. A commit stays: revert it with git.`,
 			if len(args) == 1 {
 				name = args[0]
 			}
-			return a.workUndo(ctx, dir, name, snapshot.UndoOptions{Force: force, DryRun: dryRun})
+			return a.undo(ctx, dir, name, snapshot.UndoOptions{Force: force, DryRun: dryRun})
 		}),
 	}
 	f := cmd.Flags()
@@ -307,8 +308,8 @@ discarded. A commit stays: revert it with git.`,
 	return cmd
 }
 
-func (a *command) workUndo(ctx context.Context, dir, name string, opts snapshot.UndoOptions) error {
-	store, journals, err := a.hostStore(ctx)
+func (a *command) undo(ctx context.Context, dir, name string, opts snapshot.UndoOptions) error {
+	store, journals, err := changecmd.HostStore(ctx, a.Console)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package cli
+package workcmd
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 
 // chooseIsolation decides whether a work runs in the provider sandbox, and refuses flags
 // that need it where it does not.
-func (a *command) chooseIsolation(ctx context.Context, opts *workOptions) error {
+func (a *command) chooseIsolation(ctx context.Context, opts *options) error {
 	level := workspace.Isolation(opts.isolation)
 	if level.Rank() < 0 || level == driver.IsolationContainer || level == driver.IsolationVM {
 		return console.Usagef("--isolation %q: give none, process, bubblewrap, namespaces or gvisor", opts.isolation)
@@ -88,7 +88,7 @@ func (a *command) hasSandbox(ctx context.Context) bool {
 }
 
 // noSandbox is the error of a work on a system without the provider sandbox.
-func (a *command) noSandbox(opts *workOptions) error {
+func (a *command) noSandbox(opts *options) error {
 	what := "-- " + console.ShellText(opts.start.Words)
 	if agent := opts.start.Agent; agent != nil {
 		what = agent.Name

@@ -1,4 +1,4 @@
-package cli
+package workcmd
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/croft-run/croft/internal/daemon/cli/changecmd"
 	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/internal/history"
 	"github.com/croft-run/croft/snapshot"
@@ -21,7 +22,7 @@ type lostWork struct {
 
 // allApplied reports whether the project of a work has all of it. If not, it says what
 // is missing.
-func (a *command) allApplied(ctx context.Context, c console.Workspaces, w *workOf) bool {
+func (a *command) allApplied(ctx context.Context, c console.Workspaces, w *of) bool {
 	if w.Dir != "" { // in place: there is nothing to apply
 		return true
 	}
@@ -41,7 +42,7 @@ func (a *command) allApplied(ctx context.Context, c console.Workspaces, w *workO
 		a.Note("croft: the project does not have %s of %s", console.CountText(lost.changes, "change"), w.Name)
 	}
 	if len(lost.ignored) > 0 {
-		a.Note("croft: the project does not have %s of %s (croft work apply --ignored): %s", console.CountText(len(lost.ignored), "ignored file"), w.Name, firstPaths(lost.ignored, len(lost.ignored)))
+		a.Note("croft: the project does not have %s of %s (croft work apply --ignored): %s", console.CountText(len(lost.ignored), "ignored file"), w.Name, changecmd.FirstPaths(lost.ignored, len(lost.ignored)))
 	}
 	for _, g := range lost.commits {
 		a.Note("croft: the project does not have the history of %s in %s (croft work apply --commits): %s, %s",

@@ -1,4 +1,4 @@
-package cli
+package workcmd
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 
 	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/daemon/cli/changecmd"
 	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/internal/daemon/work"
 	"github.com/croft-run/croft/internal/history"
@@ -24,8 +25,8 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-func (a *command) workReviewCommand() *cobra.Command {
-	var opts workApplyOptions
+func reviewCommand(a *command) *cobra.Command {
+	var opts applyOptions
 	var test string
 	cmd := &cobra.Command{
 		Use:   "review [NAME] [PATH...]",
@@ -43,16 +44,16 @@ Without one, or with TERM=dumb, each change is a question, and the answers are l
 ` + linesHelp,
 		Args: cobra.ArbitraryArgs,
 		RunE: console.RunE(func(ctx context.Context, args []string) error {
-			var w *workOf
-			err := a.withWork(ctx, args, func(_ console.Workspaces, found *workOf, rest []string) (err error) {
-				w, opts.name = found, found.Name
-				if opts.dir = opts.into; opts.dir == "" {
-					if opts.dir, err = w.dir(); err != nil {
+			var w *of
+			err := a.withWork(ctx, args, func(_ console.Workspaces, found *of, rest []string) (err error) {
+				w, opts.Name = found, found.Name
+				if opts.Dir = opts.into; opts.Dir == "" {
+					if opts.Dir, err = w.dir(); err != nil {
 						return err
 					}
 				}
 				if len(rest) > 0 {
-					opts.apply.Only, err = pathsIn(opts.dir, rest)
+					opts.Apply.Only, err = pathsIn(opts.Dir, rest)
 				}
 				return err
 			})
@@ -67,9 +68,9 @@ Without one, or with TERM=dumb, each change is a question, and the answers are l
 	f.StringVar(&test, "test", "", "command that tests the project, for a shell (default the detected one, see croft profile)")
 	f.StringVar(&opts.into, "into", "", "apply to this directory instead of the project's")
 	f.BoolVar(&opts.commit, "commit", false, "commit what is applied")
-	f.StringVar(&opts.branch, "branch", "", "commit to this branch instead, without touching the work tree")
-	f.StringVarP(&opts.message, "message", "m", "", "message of the commit")
-	f.BoolVar(&opts.apply.Autorun, "allow-autorun", false, "apply autorun files, too, if they are taken")
+	f.StringVar(&opts.Branch, "branch", "", "commit to this branch instead, without touching the work tree")
+	f.StringVarP(&opts.Message, "message", "m", "", "message of the commit")
+	f.BoolVar(&opts.Apply.Autorun, "allow-autorun", false, "apply autorun files, too, if they are taken")
 	return cmd
 }
 
@@ -216,8 +217,8 @@ func (r *review) selection() (paths []string, hunks snapshot.Hunks) {
 type reviewer struct {
 	*review
 	a    *command
-	w    *workOf
-	opts workApplyOptions
+	w    *of
+	opts applyOptions
 	test string // command for a shell; "" is the detected one
 }
 
@@ -234,21 +235,21 @@ func (r *reviewer) keep(ctx context.Context) (release func(), err error) {
 			for _, skip := range info.Missing {
 				r.a.Note("left out: %s: %s", console.Printable(skip.Path), skip.Reason)
 			}
-			r.opts.to = info.ID
+			r.opts.To = info.ID
 			return err
 		})
 	})
 	return func() {
-		if r.opts.to == "" {
+		if r.opts.To == "" {
 			return
 		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), console.StopTimeout)
 		defer cancel()
 		err := r.a.WithAttached(ctx, r.w.ID, func(_ console.Workspaces, ws *workspace.Workspace) error {
-			return ws.DeleteSnapshot(ctx, r.opts.to, nil)
+			return ws.DeleteSnapshot(ctx, r.opts.To, nil)
 		})
 		if err != nil && fault.Of(err) != fault.NotFound { // it was removed with the work
-			r.a.Note("croft: the snapshot %s of the review is left: %v", r.opts.to, err)
+			r.a.Note("croft: the snapshot %s of the review is left: %v", r.opts.To, err)
 		}
 	}, err
 }
@@ -265,12 +266,12 @@ func (r *reviewer) run(ctx context.Context) error {
 	}
 	defer release()
 	err = r.a.WithWorkspaces(ctx, func(c console.Workspaces) error {
-		d, err := fetchDiff(ctx, c, r.w.ID, client.DiffOptions{To: r.opts.to, Text: true, Paths: r.opts.apply.Only})
+		d, err := changecmd.FetchDiff(ctx, c, r.w.ID, client.DiffOptions{To: r.opts.To, Text: true, Paths: r.opts.Apply.Only})
 		if err != nil {
 			return err
 		}
-		r.a.noteGit(d.Git, "; croft work apply --commits brings commits")
-		r.a.noteScopeFor(d.LeftOut, "croft work apply ")
+		changecmd.NoteGit(r.a.Console, d.Git, "; croft work apply --commits brings commits")
+		changecmd.NoteScopeFor(r.a.Console, d.LeftOut, "croft work apply ")
 		r.review = newReview(d)
 		return nil
 	})
@@ -291,8 +292,8 @@ func (r *reviewer) run(ctx context.Context) error {
 		return err
 	}
 	opts := r.opts
-	opts.apply.Only, opts.apply.Hunks = r.selection()
-	opts.apply.Expect = r.shown()
+	opts.Apply.Only, opts.Apply.Hunks = r.selection()
+	opts.Apply.Expect = r.shown()
 	return r.a.applyWork(ctx, opts)
 }
 
@@ -338,7 +339,7 @@ func (r *reviewer) applyTo(ctx context.Context, fork string, paths []string, hun
 	if err != nil {
 		return err
 	}
-	out, err := history.Apply(ctx, source, target, &history.ApplyOptions{To: r.opts.to, MergeOptions: snapshot.MergeOptions{Only: paths, Hunks: hunks, Autorun: true, Expect: r.shown()}})
+	out, err := history.Apply(ctx, source, target, &history.ApplyOptions{To: r.opts.To, MergeOptions: snapshot.MergeOptions{Only: paths, Hunks: hunks, Autorun: true, Expect: r.shown()}})
 	if err == nil && len(out.Conflicts) > 0 {
 		err = fmt.Errorf("test: %w: %s", fault.Conflict, out.Conflicts[0].Reason)
 	}
@@ -435,7 +436,7 @@ type fileStat struct {
 	LinesRemoved int                 `json:"linesRemoved"`
 }
 
-func (a *command) workCompareCommand() *cobra.Command {
+func compareCommand(a *command) *cobra.Command {
 	var test string
 	var noTest bool
 	cmd := &cobra.Command{
@@ -447,7 +448,7 @@ the project as it was when the work started: what fails there is not the agent's
 NAME, or parts of several with croft work apply NAME PATH.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: console.RunE(func(ctx context.Context, args []string) error {
-			e, err := a.workEnv(len(args) == 0)
+			e, err := a.env(len(args) == 0)
 			if err != nil {
 				return err
 			}
@@ -474,7 +475,7 @@ NAME, or parts of several with croft work apply NAME PATH.`,
 				slices.SortStableFunc(list, func(x, y client.Workspace) int { // as they were named
 					return slices.Index(args, x.Name) - slices.Index(args, y.Name)
 				})
-				return a.workCompare(ctx, c, list, test, noTest)
+				return a.compare(ctx, c, list, test, noTest)
 			})
 		}),
 	}
@@ -483,7 +484,7 @@ NAME, or parts of several with croft work apply NAME PATH.`,
 	return cmd
 }
 
-func (a *command) workCompare(ctx context.Context, c console.Workspaces, list []client.Workspace, test string, noTest bool) error {
+func (a *command) compare(ctx context.Context, c console.Workspaces, list []client.Workspace, test string, noTest bool) error {
 	all := []comparedWork{}
 	files := []string{}
 	tests := func(id string, opts client.ForkOptions) string {
@@ -497,7 +498,7 @@ func (a *command) workCompare(ctx context.Context, c console.Workspaces, list []
 	outcomes := map[string]bool{}
 	var starts []comparedWork // the columns of the project: one, unless the outcomes differ
 	for _, ws := range list {
-		d, err := fetchDiff(ctx, c, ws.ID, client.DiffOptions{Text: true})
+		d, err := changecmd.FetchDiff(ctx, c, ws.ID, client.DiffOptions{Text: true})
 		if err != nil {
 			return fmt.Errorf("%s: %w", ws.Name, err)
 		}

@@ -1,4 +1,4 @@
-package cli
+package workcmd
 
 import (
 	"cmp"
@@ -17,6 +17,7 @@ import (
 
 	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/daemon/cli/changecmd"
 	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/internal/daemon/work"
 	"github.com/croft-run/croft/provider/local"
@@ -24,8 +25,8 @@ import (
 	"github.com/croft-run/croft/workspace"
 )
 
-// workAnswer is a work as work list --json prints it.
-type workAnswer struct {
+// answer is a work as work list --json prints it.
+type answer struct {
 	Name    string    `json:"name"`
 	ID      string    `json:"id"`
 	Agent   string    `json:"agent"`
@@ -39,14 +40,14 @@ type workAnswer struct {
 	network string // detachedNetwork
 }
 
-func (a *command) workListCommand() *cobra.Command {
+func listCommand(a *command) *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the works of the project, oldest first",
 		Args:  cobra.NoArgs,
 		RunE: console.RunE(func(ctx context.Context, _ []string) error {
-			e, err := a.workEnv(!all)
+			e, err := a.env(!all)
 			if err != nil {
 				return err
 			}
@@ -54,14 +55,14 @@ func (a *command) workListCommand() *cobra.Command {
 			if !all {
 				key = e.project.Key()
 			}
-			return a.WithWorkspaces(ctx, func(c console.Workspaces) error { return a.workList(ctx, c, key) })
+			return a.WithWorkspaces(ctx, func(c console.Workspaces) error { return a.list(ctx, c, key) })
 		}),
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "those of all projects")
 	return cmd
 }
 
-func (a *command) workList(ctx context.Context, c console.Workspaces, key string) error {
+func (a *command) list(ctx context.Context, c console.Workspaces, key string) error {
 	settings, err := a.Settings()
 	if err != nil {
 		return err
@@ -70,9 +71,9 @@ func (a *command) workList(ctx context.Context, c console.Workspaces, key string
 	if err != nil {
 		return err
 	}
-	list := []workAnswer{}
+	list := []answer{}
 	for _, ws := range all {
-		one := workAnswer{Name: ws.Name, ID: ws.ID, Agent: ws.Labels[work.AgentLabel], Created: ws.CreatedAt, network: detachedNetwork(ws),
+		one := answer{Name: ws.Name, ID: ws.ID, Agent: ws.Labels[work.AgentLabel], Created: ws.CreatedAt, network: detachedNetwork(ws),
 			Isolation: cmp.Or(string(ws.Policy.Isolation), ws.Kind), Project: work.ProjectOf(settings.Data, ws.Labels[work.ProjectLabel])}
 		one.Open = isOpenWork(ctx, c, ws)
 		one.Running = one.Open || a.agentRuns(ctx, ws)
@@ -127,7 +128,7 @@ func agentSession(list []workspace.SessionInfo) (id string) {
 	return id
 }
 
-func (a *command) workAttachCommand() *cobra.Command {
+func attachCommand(a *command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "attach [NAME] [-- ARGUMENT...]",
 		Short: "Return to the agent of a work; an agent that has ended is started again",
@@ -137,7 +138,7 @@ conversations; --continue lets it continue the last one. --yolo and the other fl
 		Example: "  croft work attach\n  croft work attach app-claude --continue",
 		Args:    cobra.ArbitraryArgs,
 	}
-	var opts workAttachOptions
+	var opts attachOptions
 	f := cmd.Flags()
 	f.BoolVar(&opts.continues, "continue", false, "an agent that has ended continues its last conversation")
 	f.BoolVar(&opts.start.NoAsk, "yolo", false, "the agent asks for no permissions: the sandbox is the boundary")
@@ -150,20 +151,20 @@ conversations; --continue lets it continue the last one. --yolo and the other fl
 			return console.Usagef("croft work attach takes one NAME; write the arguments of the agent after --")
 		}
 		return console.RunE(func(ctx context.Context, args []string) error {
-			return a.WithCroftStatus(a.workAttach(ctx, opts, args))
+			return a.WithCroftStatus(a.attach(ctx, opts, args))
 		})(cmd, args)
 	}
 	return cmd
 }
 
-type workAttachOptions struct {
+type attachOptions struct {
 	continues bool
 	yolo      bool         // --yolo or --yolo=false is given
 	start     work.Options // of an agent that has ended
 }
 
-func (a *command) workAttach(ctx context.Context, opts workAttachOptions, args []string) error {
-	e, err := a.workEnv(false)
+func (a *command) attach(ctx context.Context, opts attachOptions, args []string) error {
+	e, err := a.env(false)
 	if err != nil {
 		return err
 	}
@@ -228,7 +229,7 @@ func (a *command) workAttach(ctx context.Context, opts workAttachOptions, args [
 		if err != nil {
 			return err
 		}
-		if opts.start.Allow, err = a.workRules("the allowed host", a.knownHosts(settings.Allow, nil), nil); err != nil {
+		if opts.start.Allow, err = a.rules("the allowed host", a.knownHosts(settings.Allow, nil), nil); err != nil {
 			return err
 		}
 		opts.start.Allow = slices.Concat(w.Policy.Network.Allow, opts.start.Allow)
@@ -262,7 +263,7 @@ func (a *command) workAttach(ctx context.Context, opts workAttachOptions, args [
 
 // checkUnheld refuses to start the agent of a work again that another process has open: its
 // agent runs there, and this process can't attach to it.
-func checkUnheld(ctx context.Context, c console.Workspaces, w *workOf) error {
+func checkUnheld(ctx context.Context, c console.Workspaces, w *of) error {
 	d, err := c.Describe(ctx, w.ID)
 	if err != nil {
 		return err
@@ -275,14 +276,14 @@ func checkUnheld(ctx context.Context, c console.Workspaces, w *workOf) error {
 	return nil
 }
 
-func (a *command) workShellCommand() *cobra.Command {
+func shellCommand(a *command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "shell [NAME]",
 		Short: "Open a shell in a work",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: console.RunE(func(ctx context.Context, args []string) error {
 			var name string
-			err := a.withWork(ctx, args, func(_ console.Workspaces, w *workOf, rest []string) error {
+			err := a.withWork(ctx, args, func(_ console.Workspaces, w *of, rest []string) error {
 				name = w.ID
 				return noMore(rest)
 			})
@@ -302,22 +303,22 @@ func noMore(rest []string) error {
 	return nil
 }
 
-func (a *command) workDiffCommand() *cobra.Command {
-	var opts wsDiffOptions
+func diffCommand(a *command) *cobra.Command {
+	var opts changecmd.DiffOptions
 	cmd := &cobra.Command{
 		Use:   "diff [NAME] [PATH...]",
 		Short: "Show what a work changed",
 		Args:  cobra.ArbitraryArgs,
 		RunE: console.RunE(func(ctx context.Context, args []string) error {
-			if opts.stat && opts.nameOnly {
+			if opts.Stat && opts.NameOnly {
 				return console.Usagef("--stat and --name-only exclude each other: give one")
 			}
-			opts.Text = !opts.nameOnly
+			opts.Text = !opts.NameOnly
 			var id string
-			err := a.withWork(ctx, args, func(_ console.Workspaces, w *workOf, rest []string) (err error) {
+			err := a.withWork(ctx, args, func(_ console.Workspaces, w *of, rest []string) (err error) {
 				id = w.ID
 				if len(rest) > 0 {
-					opts.project = w.project
+					opts.Project = w.project
 					opts.Paths, err = pathsIn(w.project, rest)
 				}
 				return err
@@ -325,17 +326,17 @@ func (a *command) workDiffCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.wsDiff(ctx, id, opts)
+			return changecmd.Diff(ctx, a.Console, id, opts)
 		}),
 	}
 	f := cmd.Flags()
-	f.BoolVar(&opts.stat, "stat", false, "print one line for each file, and a total")
-	f.BoolVar(&opts.nameOnly, "name-only", false, "print only the kind of change and the path")
+	f.BoolVar(&opts.Stat, "stat", false, "print one line for each file, and a total")
+	f.BoolVar(&opts.NameOnly, "name-only", false, "print only the kind of change and the path")
 	f.BoolVar(&opts.Ignored, "ignored", false, "also compare files that .gitignore excludes, and caches")
 	return cmd
 }
 
-func (a *command) workDiscardCommand() *cobra.Command {
+func discardCommand(a *command) *cobra.Command {
 	var all, yes bool
 	cmd := &cobra.Command{
 		Use:   "discard [NAME...] | discard --all",
@@ -348,7 +349,7 @@ not have. Without a terminal to ask on it needs --yes then.`,
 			if all && len(args) > 0 {
 				return console.Usagef("--all takes no names: it removes all works of the project")
 			}
-			e, err := a.workEnv(all)
+			e, err := a.env(all)
 			if err != nil {
 				return err
 			}
@@ -370,7 +371,7 @@ not have. Without a terminal to ask on it needs --yes then.`,
 // chosenWorks returns the names of the works to remove: those that args name, the only one
 // of the project, or all of the project. The user is asked about all, and about a work that
 // runs or of which something would be lost. If one of the names is unknown, none is removed.
-func (a *command) chosenWorks(ctx context.Context, c console.Workspaces, e *workEnv, all, yes bool, args []string) ([]string, error) {
+func (a *command) chosenWorks(ctx context.Context, c console.Workspaces, e *env, all, yes bool, args []string) ([]string, error) {
 	if len(args) == 0 && !all {
 		w, _, err := a.findWork(ctx, c, e, nil)
 		if err != nil {
@@ -404,7 +405,7 @@ func (a *command) chosenWorks(ctx context.Context, c console.Workspaces, e *work
 	ask := all
 	for _, ws := range chosen {
 		// All are looked at: what would be lost is printed.
-		if !all && !yes && !a.mayDiscard(ctx, c, &workOf{ws, work.ProjectOf(e.data, ws.Labels[work.ProjectLabel])}) {
+		if !all && !yes && !a.mayDiscard(ctx, c, &of{ws, work.ProjectOf(e.data, ws.Labels[work.ProjectLabel])}) {
 			ask = true
 		}
 	}
@@ -412,7 +413,7 @@ func (a *command) chosenWorks(ctx context.Context, c console.Workspaces, e *work
 }
 
 // mayDiscard reports whether a work has ended and the project has all of it. Else it says what not.
-func (a *command) mayDiscard(ctx context.Context, c console.Workspaces, w *workOf) bool {
+func (a *command) mayDiscard(ctx context.Context, c console.Workspaces, w *of) bool {
 	if isOpenWork(ctx, c, w.Workspace) || a.agentRuns(ctx, w.Workspace) {
 		a.Note("croft: %s runs", w.Name)
 		return false
@@ -420,7 +421,7 @@ func (a *command) mayDiscard(ctx context.Context, c console.Workspaces, w *workO
 	return a.allApplied(ctx, c, w)
 }
 
-func (a *command) workAllowCommand() *cobra.Command {
+func allowCommand(a *command) *cobra.Command {
 	var remove bool
 	cmd := &cobra.Command{
 		Use:   "allow HOST[:PORT]... | allow --remove HOST[:PORT]...",
@@ -430,7 +431,7 @@ project. *.HOST is its subdomains, * every public host; @npm, @pypi, @go and @ca
 --remove forgets hosts; those of the agent's model stay.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: console.RunE(func(ctx context.Context, args []string) error {
-			e, err := a.workEnv(true)
+			e, err := a.env(true)
 			if err != nil {
 				return err
 			}
@@ -439,9 +440,9 @@ project. *.HOST is its subdomains, * every public host; @npm, @pypi, @go and @ca
 				return err
 			}
 			if remove {
-				return a.workForbid(ctx, e, settings, args)
+				return a.forbid(ctx, e, settings, args)
 			}
-			rules, err := a.workRules("croft work allow", args, nil)
+			rules, err := a.rules("croft work allow", args, nil)
 			if err != nil {
 				return err
 			}
@@ -465,8 +466,8 @@ func hostsText(hosts []string) string {
 	return console.Printable(strings.Join(hosts, ", "))
 }
 
-// workForbid takes back that the works of a project may reach hosts.
-func (a *command) workForbid(ctx context.Context, e *workEnv, settings work.Settings, hosts []string) error {
+// forbid takes back that the works of a project may reach hosts.
+func (a *command) forbid(ctx context.Context, e *env, settings work.Settings, hosts []string) error {
 	config, err := a.Settings()
 	if err != nil {
 		return err
@@ -493,7 +494,7 @@ func (a *command) workForbid(ctx context.Context, e *workEnv, settings work.Sett
 }
 
 // changeAllowed saves the settings of a project, and changes the rules of its works.
-func (a *command) changeAllowed(ctx context.Context, c console.Workspaces, e *workEnv, settings work.Settings, remove bool,
+func (a *command) changeAllowed(ctx context.Context, c console.Workspaces, e *env, settings work.Settings, remove bool,
 	change func([]workspace.NetRule) []workspace.NetRule) error {
 	if err := e.project.Save(e.data, settings); err != nil {
 		return err
@@ -553,7 +554,7 @@ var registries = []struct {
 
 // askRegistries asks the user, once for each project and registry, whether agents may reach
 // the registries of the project's package managers. Without a terminal it allows none.
-func (a *command) askRegistries(e *workEnv, settings *work.Settings) error {
+func (a *command) askRegistries(e *env, settings *work.Settings) error {
 	if !a.OnTerminal() || a.JSON {
 		return nil
 	}
