@@ -16,6 +16,7 @@ import (
 	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/internal/daemon/cli/evalcmd"
 	"github.com/croft-run/croft/internal/daemon/cli/workcmd"
+	"github.com/croft-run/croft/internal/daemon/cli/wscmd"
 	"github.com/croft-run/croft/internal/gclater"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -118,13 +119,16 @@ func (a *command) rootCommand() *cobra.Command {
 	root.SetHelpTemplate(root.HelpTemplate() + "\n" + console.ExitHelp())
 	root.SetUsageTemplate(root.UsageTemplate())
 	root.CompletionOptions.HiddenDefaultCmd = false
-	root.AddCommand(a.upCommand(), workcmd.Command(a.Console), a.runCommand(), evalcmd.Command(a.Console), a.mcpCommand(), a.toolCommand(), a.wsCommand(), a.snapshotCommand(), a.templateCommand(), a.keyCommand(), a.prepCommand(), a.collectCommand(), a.artifactCommand(), a.codeCommand(), a.scriptCommand(), a.providerCommand(), a.imageCommand(), a.gcCommand(), a.backupCommand(), a.restoreCommand(), a.profileCommand(),
-		a.setupCommand(),
-		a.eventsCommand(), a.doctorCommand(), a.configCommand(), a.versionCommand(), a.uninstallCommand())
+	root.AddCommand(a.upCommand(), workcmd.Command(a.Console), a.runCommand(), evalcmd.Command(a.Console), a.mcpCommand(), a.toolCommand(),
+		a.keyCommand(), a.codeCommand(), a.scriptCommand(), a.providerCommand(), a.imageCommand(), a.gcCommand(), a.backupCommand(),
+		a.restoreCommand(), a.setupCommand(), a.eventsCommand(), a.doctorCommand(), a.configCommand(), a.versionCommand(), a.uninstallCommand())
+	root.AddCommand(wscmd.Commands(a.Console)...)
 	root.SetHelpCommand(helpCommand())
 	root.SetOut(a.Out) // before the completions, which take it now
 	root.InitDefaultCompletionCmd()
 	setGroups(root, rootGroups)
+	ws, _, _ := root.Find([]string{"ws"}) // it is there
+	setGroups(ws, wsGroups)
 	checkArguments(root)
 	a.registerCompletions(root)
 	return root
