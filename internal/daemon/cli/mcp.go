@@ -103,7 +103,7 @@ agents that can only start programs. --workspace names one of the server's works
 	opts.registerFlags(f)
 	f.StringVar(&opts.http, "http", "", "serve over HTTP on this HOST:PORT instead of over standard input and output")
 	f.StringArrayVar(&opts.hosts, "host", nil, "with --http: a further host name of this server; may be given several times")
-	registerInsecureHTTP(f, &opts.insecure, "with --http: ")
+	console.RegisterInsecureHTTP(f, &opts.insecure, "with --http: ")
 	f.StringVar(&opts.toolset, "toolset", "default", "default (about 20 tools), full (all of them), codegen (those of CodeGen-Sandbox), workspace (workspace_read_file, ...) or both")
 	f.StringSliceVar(&opts.tools, "tools", nil, "only these tools, NAME,NAME, instead of a toolset; croft tool lists them")
 	f.StringVar(&opts.tracker, "read-tracker", "process", "which clients may change a file after a Read: process (every client of this server) or session (the client that read)")
@@ -275,7 +275,7 @@ func (a *command) serveMCP(ctx context.Context, sys *app.System, server *mcpserv
 	mux.Handle(mcpserver.Path, server.Handler())
 	mux.Handle(mcpserver.SSEPath, server.SSEHandler())
 	mux.HandleFunc("/", mcpserver.Missing)
-	hosts := allowedHosts(upOptions{addr: opts.http, hosts: opts.hosts})
+	hosts := console.AllowedHosts(opts.http, opts.hosts)
 	web := &http.Server{
 		Handler: mcpserver.Guard(mux, sys.Token, hosts), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 1 << 20,
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },

@@ -15,6 +15,7 @@ import (
 
 	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/internal/daemon/cli/evalcmd"
+	"github.com/croft-run/croft/internal/daemon/cli/servercmd"
 	"github.com/croft-run/croft/internal/daemon/cli/workcmd"
 	"github.com/croft-run/croft/internal/daemon/cli/wscmd"
 	"github.com/croft-run/croft/internal/gclater"
@@ -119,10 +120,10 @@ func (a *command) rootCommand() *cobra.Command {
 	root.SetHelpTemplate(root.HelpTemplate() + "\n" + console.ExitHelp())
 	root.SetUsageTemplate(root.UsageTemplate())
 	root.CompletionOptions.HiddenDefaultCmd = false
-	root.AddCommand(a.upCommand(), workcmd.Command(a.Console), a.runCommand(), evalcmd.Command(a.Console), a.mcpCommand(), a.toolCommand(),
-		a.keyCommand(), a.codeCommand(), a.scriptCommand(), a.providerCommand(), a.imageCommand(), a.gcCommand(), a.backupCommand(),
-		a.restoreCommand(), a.setupCommand(), a.eventsCommand(), a.doctorCommand(), a.configCommand(), a.versionCommand(), a.uninstallCommand())
+	root.AddCommand(workcmd.Command(a.Console), evalcmd.Command(a.Console), a.runCommand(), a.codeCommand(), a.scriptCommand(), a.mcpCommand(),
+		a.toolCommand(), a.versionCommand())
 	root.AddCommand(wscmd.Commands(a.Console)...)
+	root.AddCommand(servercmd.Commands(a.Console)...)
 	root.SetHelpCommand(helpCommand())
 	root.SetOut(a.Out) // before the completions, which take it now
 	root.InitDefaultCompletionCmd()

@@ -1,4 +1,4 @@
-package cli
+package servercmd
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"github.com/croft-run/croft/internal/suggest"
 )
 
-func (a *command) keyCommand() *cobra.Command {
+func keyCommand(a *command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "key",
 		Short: "Manage API keys of the clients of a server",
@@ -22,11 +22,11 @@ workspaces, snapshots, templates and artifacts only, and has a scope: read, run 
 workspaces) or admin (run, and manage the tenant's keys and templates). Keys are in the store of the
 data directory; with --server they are those of that server, which needs a key with scope admin.`,
 	}
-	cmd.AddCommand(a.keyCreateCommand(), a.keyListCommand(), a.keyRotateCommand(), a.keyRevokeCommand())
+	cmd.AddCommand(keyCreateCommand(a), keyListCommand(a), keyRotateCommand(a), keyRevokeCommand(a))
 	return cmd
 }
 
-func (a *command) keyCreateCommand() *cobra.Command {
+func keyCreateCommand(a *command) *cobra.Command {
 	var k client.KeyRequest
 	cmd := &cobra.Command{
 		Use:   "create",
@@ -103,7 +103,7 @@ func (a *command) printNewKey(k client.NewKey) error {
 	})
 }
 
-func (a *command) keyListCommand() *cobra.Command {
+func keyListCommand(a *command) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List the API keys", Args: cobra.NoArgs,
 		RunE: console.RunE(func(ctx context.Context, _ []string) error {
@@ -134,7 +134,7 @@ func keyState(k client.Key, now time.Time) string {
 	return "valid"
 }
 
-func (a *command) keyRotateCommand() *cobra.Command {
+func keyRotateCommand(a *command) *cobra.Command {
 	var r client.RotateRequest
 	cmd := &cobra.Command{
 		Use: "rotate ID", Short: "Give an API key a new text and print it; the previous one is refused", Args: cobra.ExactArgs(1),
@@ -162,7 +162,7 @@ after that time, in which clients change over. The text before the previous one 
 	return cmd
 }
 
-func (a *command) keyRevokeCommand() *cobra.Command {
+func keyRevokeCommand(a *command) *cobra.Command {
 	return &cobra.Command{
 		Use: "revoke ID", Short: "Revoke an API key for good", Args: cobra.ExactArgs(1),
 		RunE: console.RunE(func(ctx context.Context, args []string) error {

@@ -1,4 +1,4 @@
-package cli
+package servercmd
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 	"github.com/croft-run/croft/internal/daemon/images"
 )
 
-func (a *command) imageCommand() *cobra.Command {
+func imageCommand(a *command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "image",
 		Short: "Manage container images",
@@ -23,13 +23,13 @@ func (a *command) imageCommand() *cobra.Command {
 (croft ws open --provider docker --options '{"image":"NAME"}'). The default image is
 debian:stable-slim.`,
 	}
-	cmd.AddCommand(a.imageListCommand(), a.imageImportCommand(), a.imageRmCommand())
+	cmd.AddCommand(imageListCommand(a), imageImportCommand(a), imageRmCommand(a))
 	return cmd
 }
 
 const imagesOf = "image manages the container engine"
 
-func (a *command) imageListCommand() *cobra.Command {
+func imageListCommand(a *command) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List the images that have names", Args: cobra.NoArgs,
 		RunE: console.RunE(func(ctx context.Context, _ []string) error {
@@ -55,7 +55,7 @@ func imageRows(list []images.Image) [][]string {
 	return rows
 }
 
-func (a *command) imageImportCommand() *cobra.Command {
+func imageImportCommand(a *command) *cobra.Command {
 	var from images.Source
 	cmd := &cobra.Command{
 		Use:   "import NAME [PATH]",
@@ -96,7 +96,7 @@ No registry is needed, unless a Dockerfile names an image that is missing.`,
 	return cmd
 }
 
-func (a *command) imageRmCommand() *cobra.Command {
+func imageRmCommand(a *command) *cobra.Command {
 	return &cobra.Command{
 		Use: "rm NAME", Short: "Remove a name of an image; the last name removes the image", Args: cobra.ExactArgs(1),
 		RunE: console.RunE(func(ctx context.Context, args []string) error {

@@ -1,4 +1,6 @@
-package cli
+// Package servercmd implements the commands that set croft up on a host and operate it: croft up,
+// setup, doctor, key, events, backup, gc, uninstall and others.
+package servercmd
 
 import (
 	"cmp"
@@ -19,7 +21,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/daemon/app"
@@ -28,6 +29,18 @@ import (
 	"github.com/croft-run/croft/internal/daemon/datadir"
 	"github.com/croft-run/croft/internal/daemon/telemetry"
 )
+
+// A command is what the commands of this package have.
+type command struct{ *console.Console }
+
+// Commands returns the commands that set croft up on a host and operate it.
+func Commands(c *console.Console) []*cobra.Command {
+	a := &command{c}
+	return []*cobra.Command{
+		upCommand(a), keyCommand(a), eventsCommand(a), doctorCommand(a), providerCommand(a), imageCommand(a), configCommand(a),
+		gcCommand(a), backupCommand(a), restoreCommand(a), setupCommand(a), uninstallCommand(a),
+	}
+}
 
 type upOptions struct {
 	addr     string
@@ -39,7 +52,7 @@ type upOptions struct {
 	drainDelay time.Duration
 }
 
-func (a *command) upCommand() *cobra.Command {
+func upCommand(a *command) *cobra.Command {
 	var opts upOptions
 	cmd := &cobra.Command{
 		Use:   "up",
@@ -66,18 +79,13 @@ providers of server.providers alone.`,
 	}
 	cmd.Flags().StringVar(&opts.addr, "addr", "", "HOST:PORT to listen on; port 0 is a free one (default server.addr of the configuration, else 127.0.0.1:7070)")
 	cmd.Flags().StringArrayVar(&opts.hosts, "host", nil, "a further host name of this server; may be given several times")
-	registerInsecureHTTP(cmd.Flags(), &opts.insecure, "")
+	console.RegisterInsecureHTTP(cmd.Flags(), &opts.insecure, "")
 	cmd.Flags().StringVar(&opts.tls.Cert, "tls-cert", "", "serve HTTPS with the certificate chain in this file (PEM)")
 	cmd.Flags().StringVar(&opts.tls.Key, "tls-key", "", "file of the certificate's private key (PEM)")
 	cmd.Flags().StringVar(&opts.log.Level, "log-level", "", "debug, info (one record per request), warn or error (default server.log.level of the configuration, else warn)")
 	cmd.Flags().StringVar(&opts.log.Format, "log-format", "", "text or json (default server.log.format of the configuration, else text)")
 	cmd.Flags().DurationVar(&opts.drainDelay, "drain-delay", 0, "time after SIGTERM in which /readyz answers 503 and requests are still accepted, for a load balancer")
 	return cmd
-}
-
-// registerInsecureHTTP adds the flag that allows plain HTTP beyond loopback.
-func registerInsecureHTTP(f *pflag.FlagSet, value *bool, with string) {
-	f.BoolVar(value, "insecure-http", false, with+"listen beyond loopback without TLS: the token and all files can be read on the way")
 }
 
 func (a *command) runUp(ctx context.Context, opts upOptions) (err error) {
@@ -116,7 +124,7 @@ func (a *command) runUp(ctx context.Context, opts upOptions) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, shutdownTelemetry(ctx, metrics)) }()
-	sys, err := a.OpenSystem(ctx, app.Config{Token: a.GivenToken(), Hosts: allowedHosts(opts), Beyond: !app.Loopback(opts.addr), Log: log, DrainDelay: opts.drainDelay, Telemetry: metrics, Self: a.selfCommand, Replica: true})
+	sys, err := a.OpenSystem(ctx, app.Config{Token: a.GivenToken(), Hosts: console.AllowedHosts(opts.addr, opts.hosts), Beyond: !app.Loopback(opts.addr), Log: log, DrainDelay: opts.drainDelay, Telemetry: metrics, Self: a.selfCommand, Replica: true})
 	if err != nil {
 		return err
 	}
@@ -258,15 +266,6 @@ func shutdownTelemetry(ctx context.Context, t *telemetry.Telemetry) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), telemetryTimeout)
 	defer cancel()
 	return t.Shutdown(ctx)
-}
-
-// allowedHosts returns the names that the Host header of requests may have.
-func allowedHosts(opts upOptions) []string {
-	hosts := opts.hosts
-	if host, _, err := net.SplitHostPort(opts.addr); err == nil && net.ParseIP(host) == nil {
-		hosts = append(hosts, host)
-	}
-	return hosts
 }
 
 // upAnswer is what croft up --json prints.

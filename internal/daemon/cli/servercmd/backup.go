@@ -1,4 +1,4 @@
-package cli
+package servercmd
 
 import (
 	"bufio"
@@ -19,7 +19,7 @@ import (
 	"github.com/croft-run/croft/internal/daemon/cli/console"
 )
 
-func (a *command) backupCommand() *cobra.Command {
+func backupCommand(a *command) *cobra.Command {
 	var opts backup.Options
 	cmd := &cobra.Command{
 		Use:   "backup FILE",
@@ -100,7 +100,7 @@ func (a *command) noteNotInBackup(c *backup.Contents) {
 	}
 }
 
-func (a *command) restoreCommand() *cobra.Command {
+func restoreCommand(a *command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "restore FILE",
 		Short: "Restore a backup into an empty data directory",

@@ -1,4 +1,4 @@
-package cli
+package servercmd
 
 import (
 	"bufio"
@@ -28,7 +28,7 @@ type eventsOptions struct {
 	lines     int
 }
 
-func (a *command) eventsCommand() *cobra.Command {
+func eventsCommand(a *command) *cobra.Command {
 	var opts eventsOptions
 	cmd := &cobra.Command{
 		Use:   "events",

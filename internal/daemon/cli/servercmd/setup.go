@@ -1,4 +1,4 @@
-package cli
+package servercmd
 
 import (
 	"bufio"
@@ -41,7 +41,7 @@ const (
 	setupFailed    = "failed"
 )
 
-func (a *command) setupCommand() *cobra.Command {
+func setupCommand(a *command) *cobra.Command {
 	var opts setupOptions
 	cmd := &cobra.Command{
 		Use:   "setup [AGENT]...",

@@ -1,4 +1,4 @@
-package cli
+package servercmd
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"github.com/croft-run/croft/internal/daemon/config"
 )
 
-func (a *command) configCommand() *cobra.Command {
+func configCommand(a *command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "Print or check the configuration, croft.yaml",
@@ -24,7 +24,7 @@ none. Variables CROFT_* override it.
 A croft.yaml in the current directory is read only if it is named: a checkout must not decide
 what agents may do.`,
 	}
-	cmd.AddCommand(a.configPrintCommand(), a.configCheckCommand(), a.configSchemaCommand())
+	cmd.AddCommand(configPrintCommand(a), configCheckCommand(a), configSchemaCommand(a))
 	return cmd
 }
 
@@ -48,7 +48,7 @@ func (a *command) noteIgnoredConfig(c *config.Config) {
 	}
 }
 
-func (a *command) configPrintCommand() *cobra.Command {
+func configPrintCommand(a *command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "print [FILE]",
 		Short: "Print the configuration in force, with every default",
@@ -69,7 +69,7 @@ func (a *command) configPrintCommand() *cobra.Command {
 	}
 }
 
-func (a *command) configCheckCommand() *cobra.Command {
+func configCheckCommand(a *command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "check [FILE]",
 		Short: "Check the configuration",
@@ -113,7 +113,7 @@ func missingDirs(c *config.Config) []string {
 	return warnings
 }
 
-func (a *command) configSchemaCommand() *cobra.Command {
+func configSchemaCommand(a *command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "schema",
 		Short: "Print the JSON Schema of croft.yaml",

@@ -1,4 +1,4 @@
-package cli
+package servercmd
 
 import (
 	"context"
@@ -19,7 +19,7 @@ type gcAnswer struct {
 	gc.Collected
 }
 
-func (a *command) gcCommand() *cobra.Command {
+func gcCommand(a *command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "gc",
 		Short: "Remove leftovers that belong to no workspace",

@@ -1,4 +1,4 @@
-package cli
+package servercmd
 
 import (
 	"context"
@@ -16,16 +16,16 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-func (a *command) providerCommand() *cobra.Command {
+func providerCommand(a *command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "provider",
 		Short: "List the kinds of workspaces",
 	}
-	cmd.AddCommand(a.providerListCommand(), a.providerShowCommand())
+	cmd.AddCommand(providerListCommand(a), providerShowCommand(a))
 	return cmd
 }
 
-func (a *command) providerListCommand() *cobra.Command {
+func providerListCommand(a *command) *cobra.Command {
 	return &cobra.Command{
 		Use:     "list",
 		Aliases: []string{"ls"},
@@ -77,7 +77,7 @@ func enforcedLimits(limits driver.LimitTraits) string {
 	return strings.Join(names, ",")
 }
 
-func (a *command) providerShowCommand() *cobra.Command {
+func providerShowCommand(a *command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "show KIND",
 		Short: "Show the traits of a provider, and what enforces them",

@@ -1,4 +1,4 @@
-package cli
+package servercmd
 
 import (
 	"cmp"
@@ -48,9 +48,10 @@ const (
 	itemFailed  = "failed"
 )
 
-func (a *command) uninstallCommand() *cobra.Command {
+func uninstallCommand(a *command) *cobra.Command {
 	var yes, dryRun, keepData bool
-	cmd := &cobra.Command{
+	var cmd *cobra.Command
+	cmd = &cobra.Command{
 		Use:   "uninstall",
 		Short: "List what Croft has put on this machine, and remove it",
 		Long: `List everything that Croft has put on this machine: workspaces with what runs in them, images of the
@@ -69,7 +70,7 @@ The changes of croft work that you have not applied are in the data directory: t
 			if a.Server != "" {
 				return console.Usagef("uninstall removes Croft from this host: run it where the server is, without --server")
 			}
-			return a.uninstall(ctx, yes, keepData)
+			return a.uninstall(ctx, cmd.Root(), yes, keepData)
 		}),
 	}
 	f := cmd.Flags()
@@ -80,7 +81,7 @@ The changes of croft work that you have not applied are in the data directory: t
 }
 
 // uninstall lists what is installed and, with yes, removes it in the order of the list.
-func (a *command) uninstall(ctx context.Context, yes, keepData bool) error {
+func (a *command) uninstall(ctx context.Context, root *cobra.Command, yes, keepData bool) error {
 	settings, err := a.Settings()
 	if err != nil {
 		return err
@@ -102,7 +103,7 @@ func (a *command) uninstall(ctx context.Context, yes, keepData bool) error {
 		}
 		items = append(items, data...)
 	}
-	items = append(items, a.hostItems(settings)...)
+	items = append(items, hostItems(root, settings)...)
 	for i := range items {
 		if items[i].State = itemFound; items[i].remove == nil {
 			items[i].State = itemKept
@@ -248,7 +249,7 @@ func imageItems(ctx context.Context, s *app.System) (items []installedItem) {
 }
 
 // hostItems lists what is outside of the data directory.
-func (a *command) hostItems(settings *config.Config) []installedItem {
+func hostItems(root *cobra.Command, settings *config.Config) []installedItem {
 	var items []installedItem
 	if cache, err := os.UserCacheDir(); err == nil {
 		dir := filepath.Join(cache, "croft")
@@ -264,7 +265,7 @@ func (a *command) hostItems(settings *config.Config) []installedItem {
 		items = append(items, installedItem{What: "service", Name: unit, Note: "an administrator installed it: systemctl disable --now croft, then remove the file"})
 	}
 	items = append(items, elsewhereItems(settings)...)
-	return append(items, programItems()...)
+	return append(items, programItems(root)...)
 }
 
 // elsewhereItems lists what the configuration has Croft keep in places that others may use,
@@ -294,7 +295,7 @@ func elsewhereItems(settings *config.Config) (items []installedItem) {
 
 // programItems lists this program, and the manual pages and completions that install.sh put
 // beside it.
-func programItems() []installedItem {
+func programItems(root *cobra.Command) []installedItem {
 	program, err := os.Executable()
 	if err == nil {
 		program, err = filepath.EvalSymlinks(program)
@@ -320,7 +321,7 @@ func programItems() []installedItem {
 		}
 	}
 	var pages []string
-	for _, cmd := range allCommands(Commands()) {
+	for _, cmd := range allCommands(root) {
 		pages = append(pages, filepath.Join(share, "man", "man1", strings.ReplaceAll(cmd.CommandPath(), " ", "-")+".1"))
 	}
 	add("manual pages", existing(pages))

@@ -1,4 +1,4 @@
-package cli
+package servercmd
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-func (a *command) doctorCommand() *cobra.Command {
+func doctorCommand(a *command) *cobra.Command {
 	profile := false
 	cmd := &cobra.Command{
 		Use:   "doctor",
