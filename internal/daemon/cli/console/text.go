@@ -9,6 +9,7 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/shellword"
+	croft "github.com/croft-run/croft/internal/version"
 )
 
 // OneLine returns s with each run of white space as one space.
@@ -50,3 +51,6 @@ func WriteLines(w io.Writer, paths []string) error {
 	}
 	return nil
 }
+
+// Version returns the version that the program was built from.
+func Version() string { return croft.Get().Version }

@@ -2,11 +2,15 @@ package evalcmd
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/croft-run/croft/eval"
+	"github.com/croft-run/croft/eval/suite"
+	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/daemon/cli/console"
 )
 
@@ -73,4 +77,60 @@ func (a *command) list(ctx context.Context, path, config, provider string) error
 		}
 		return console.WriteTable(w, rows)
 	})
+}
+
+func schemaCommand(a *command) *cobra.Command {
+	return &cobra.Command{
+		Use:   "schema suite|config",
+		Short: "Print the JSON Schema of suites or of croft.eval.yaml",
+		Args:  cobra.ExactArgs(1),
+		RunE: console.RunE(func(_ context.Context, args []string) error {
+			make, ok := map[string]func() ([]byte, error){"suite": suite.Schema, "config": suite.ConfigSchema}[args[0]]
+			if !ok {
+				return notRun(fault.Advise(fmt.Errorf("eval: schema %q: %w", args[0], fault.InvalidArgument), "expected suite or config"))
+			}
+			text, err := make()
+			if err != nil {
+				return err
+			}
+			_, err = a.Out.Write(text)
+			return err
+		}),
+	}
+}
+
+func skillsCommand(a *command) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "skills",
+		Short: "Instructions for agents that write suites",
+	}
+	cmd.AddCommand(&cobra.Command{
+		Use:   "list",
+		Short: "List them by name",
+		Args:  cobra.NoArgs,
+		RunE: console.RunE(func(context.Context, []string) error {
+			names := eval.Skills()
+			return a.PrintAnswer(names, func(w io.Writer) error {
+				for _, n := range names {
+					fmt.Fprintln(w, n)
+				}
+				return nil
+			})
+		}),
+	}, &cobra.Command{
+		Use:   "get NAME",
+		Short: "Print one, as Markdown",
+		Args:  cobra.ExactArgs(1),
+		RunE: console.RunE(func(_ context.Context, args []string) error {
+			text, err := eval.Skill(args[0])
+			if err != nil {
+				return notRun(err)
+			}
+			return a.PrintAnswer(map[string]string{"name": args[0], "text": text}, func(w io.Writer) error {
+				_, err := io.WriteString(w, text)
+				return err
+			})
+		}),
+	})
+	return cmd
 }
