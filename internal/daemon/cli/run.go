@@ -139,11 +139,14 @@ func (a *command) noteHostFile(arguments []string) {
 	}
 }
 
+const pipPackages = "the Python of this host takes no packages from inside; in a virtual environment it does: " +
+	"croft run --allow-net @pypi -- sh -c 'python3 -m venv v && v/bin/pip install NAME'"
+
 // installerHints say what to do instead of installing packages into the system.
 var installerHints = map[string]string{
 	"apt": console.HostPackages, "apt-get": console.HostPackages, "dpkg": console.HostPackages,
 	"dnf": console.HostPackages, "yum": console.HostPackages, "apk": console.HostPackages, "pacman": console.HostPackages,
-	"pip": console.PipPackages, "pip3": console.PipPackages,
+	"pip": pipPackages, "pip3": pipPackages,
 }
 
 // cachedPrograms are programs that build or install with a cache, and the profile of the cache.

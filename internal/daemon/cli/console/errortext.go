@@ -140,11 +140,9 @@ var shellBuiltins = strings.Fields("cd export source alias ulimit umask set unse
 
 // What to do, for several hints.
 const (
-	ListFiles    = "croft ws ls NAME lists the files"
 	useShell     = "it is a builtin of the shell: -- sh -c 'cd src && make'"
 	leaveOutSudo = "leave out sudo: nothing inside becomes another user, and the files of the workspace are its own already; " + HostPackages
 	workSudo     = "leave out sudo: the files of the work are its own already; programs are those of this host: install packages here, outside of the work"
-	GiveRuns     = "give directories of runs, below .skillgym-results"
 )
 
 // hintTexts are what to do, by the kind of a hint and its first argument; "*" is any other one, and
@@ -220,9 +218,5 @@ var workHints = map[fault.HintKind]map[string]string{
 	},
 }
 
-// What to do instead of installing packages.
-const (
-	HostPackages = "programs are those of this host, read-only: install packages here, or choose an image that has them (docs/docker.md)"
-	PipPackages  = "the Python of this host takes no packages from inside; in a virtual environment it does: " +
-		"croft run --allow-net @pypi -- sh -c 'python3 -m venv v && v/bin/pip install NAME'"
-)
+// HostPackages says what to do instead of installing packages.
+const HostPackages = "programs are those of this host, read-only: install packages here, or choose an image that has them (docs/docker.md)"

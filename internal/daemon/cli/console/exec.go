@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/croft-run/croft/client"
@@ -53,18 +52,6 @@ func RegisterHabit(f *pflag.FlagSet, name, shorthand, usage string) {
 // RegisterWorkdir adds the flag for the working directory.
 func RegisterWorkdir(f *pflag.FlagSet, dir *string) {
 	f.StringVarP(dir, "workdir", "w", "", "working directory in the workspace")
-}
-
-// ParseAfterName parses the flags between the name of a workspace and the program.
-func ParseAfterName(cmd *cobra.Command, args []string) error {
-	f := cmd.Flags()
-	if err := f.Parse(args); err != nil {
-		return FlagError(cmd, err)
-	}
-	if help, err := f.GetBool("help"); err == nil && help {
-		return pflag.ErrHelp
-	}
-	return nil
 }
 
 // RunForeground runs a command with the streams of this program. It returns the

@@ -71,15 +71,6 @@ func (a *Console) PrintJSONOnly(v any) error {
 	return a.PrintAnswer(v, func(io.Writer) error { return nil })
 }
 
-// PrintRemoved prints the name of a removed thing. The key deleted is an older name of
-// the key removed.
-func (a *Console) PrintRemoved(name string) error {
-	return a.PrintAnswer(map[string]string{"removed": name, "deleted": name}, func(w io.Writer) error {
-		_, err := fmt.Fprintln(w, "removed", Printable(name))
-		return err
-	})
-}
-
 // Note prints a line to standard error, except with --json, where standard error has
 // JSON only: see ReportError and NoteRecovered. Beside a log in JSON it is a record.
 func (a *Console) Note(format string, args ...any) {

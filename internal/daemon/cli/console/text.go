@@ -1,32 +1,16 @@
 package console
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"strings"
 
-	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/shellword"
 	croft "github.com/croft-run/croft/internal/version"
 )
 
 // OneLine returns s with each run of white space as one space.
 func OneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
-
-// HostError gives an error of the host's files its code.
-func HostError(verb, name string, err error) error {
-	var coded fault.Code
-	if err == nil || errors.As(err, &coded) {
-		return err
-	}
-	var inner *fs.PathError
-	if errors.As(err, &inner) {
-		err = inner.Err
-	}
-	return fmt.Errorf("%s %s: %w: %w", verb, Printable(name), fault.Of(err), err)
-}
 
 // ShellQuote quotes a word for a shell if necessary.
 func ShellQuote(s string) string {

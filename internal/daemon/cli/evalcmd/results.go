@@ -97,11 +97,11 @@ The exit status is 0 even if the runs differ.`,
 func (a *command) diff(first, second, page string) error {
 	x, err := eval.ReadResult(first)
 	if err != nil {
-		return console.Say(err, console.GiveRuns)
+		return console.Say(err, giveRuns)
 	}
 	y, err := eval.ReadResult(second)
 	if err != nil {
-		return console.Say(err, console.GiveRuns)
+		return console.Say(err, giveRuns)
 	}
 	if page != "" {
 		data, err := eval.ComparisonPage(x, y)
@@ -143,7 +143,7 @@ func (a *command) rerun(ctx context.Context, dir string, o runOptions, all bool,
 	}
 	begun, err := eval.Resumable(dir)
 	if err != nil {
-		return console.Say(err, console.GiveRuns)
+		return console.Say(err, giveRuns)
 	}
 	path, config := begun.Suite, begun.Config
 	if o.config != "" {
@@ -177,3 +177,5 @@ func (a *command) rerun(ctx context.Context, dir string, o runOptions, all bool,
 	defer s.Close() //nolint:errcheck // only temporary files are lost
 	return a.runSuite(ctx, s, cfg, opts, &o)
 }
+
+const giveRuns = "give directories of runs, below .skillgym-results"

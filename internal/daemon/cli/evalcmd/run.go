@@ -124,7 +124,7 @@ func (a *command) run(ctx context.Context, o runOptions, path string, f *pflag.F
 	if o.resume != "" {
 		begun, err := eval.Resumable(o.resume)
 		if err != nil {
-			return console.Say(err, console.GiveRuns)
+			return console.Say(err, giveRuns)
 		}
 		if path == "" {
 			path = begun.Suite

@@ -133,11 +133,11 @@ func (a *command) artifactGet(ctx context.Context, workspace, ref, dest string) 
 		}
 		root, err := os.OpenRoot(filepath.Dir(dest))
 		if err != nil {
-			return console.HostError("write", dest, err)
+			return hostError("write", dest, err)
 		}
 		defer root.Close() //nolint:errcheck // closing a directory can lose nothing
 		if _, err := replaceBelow(root, filepath.Base(dest), body, 0o644, true); err != nil {
-			return console.HostError("write", dest, err)
+			return hostError("write", dest, err)
 		}
 		return a.PrintAnswer(art, func(io.Writer) error { return nil })
 	})

@@ -154,7 +154,7 @@ func (a *command) cat(ctx context.Context, opts catOptions) error {
 	return a.WithWorkspace(ctx, opts.name, func(ws *workspace.Workspace) error {
 		body, info, err := ws.Read(ctx, opts.path, &opts.read)
 		if err != nil {
-			return console.SayOf(fault.NotFound, err, console.ListFiles)
+			return console.SayOf(fault.NotFound, err, listFiles)
 		}
 		defer body.Close()
 		if !a.JSON {
@@ -183,7 +183,7 @@ func statCommand(a *command) *cobra.Command {
 			return a.WithWorkspace(ctx, args[0], func(ws *workspace.Workspace) error {
 				info, err := ws.Stat(ctx, args[1], &opts)
 				if err != nil {
-					return console.SayOf(fault.NotFound, err, console.ListFiles)
+					return console.SayOf(fault.NotFound, err, listFiles)
 				}
 				return a.PrintAnswer(info, func(w io.Writer) error { return console.WriteTable(w, statRows(info)) })
 			})
@@ -409,3 +409,5 @@ func printMatches(out io.Writer, res driver.GrepResult, withContext bool) error 
 	}
 	return w.Flush()
 }
+
+const listFiles = "croft ws ls NAME lists the files"

@@ -109,11 +109,11 @@ func (g *getter) getFile(ctx context.Context, info driver.Info) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("get to %s: %w: its parent directory does not exist; make it first", dest, fault.NotFound)
 	case err != nil:
-		return console.HostError("get to", filepath.Dir(dest), err)
+		return hostError("get to", filepath.Dir(dest), err)
 	}
 	defer root.Close() //nolint:errcheck // closing a directory can lose nothing
 	g.root = root
-	return console.HostError("get to", dest, g.copyFile(ctx, g.opts.path, filepath.Base(dest)))
+	return hostError("get to", dest, g.copyFile(ctx, g.opts.path, filepath.Base(dest)))
 }
 
 // getTree copies a directory. All writes go through an os.Root of DEST, so that
@@ -124,11 +124,11 @@ func (g *getter) getTree(ctx context.Context, dir driver.Info) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("get to %s: %w: its parent directory does not exist; make it first", g.opts.dest, fault.NotFound)
 	case err != nil && !errors.Is(err, fs.ErrExist):
-		return console.HostError("get to", g.opts.dest, err)
+		return hostError("get to", g.opts.dest, err)
 	}
 	root, err := os.OpenRoot(g.opts.dest)
 	if err != nil {
-		return console.HostError("get to", g.opts.dest, err)
+		return hostError("get to", g.opts.dest, err)
 	}
 	defer root.Close() //nolint:errcheck // closing a directory can lose nothing
 	g.root = root

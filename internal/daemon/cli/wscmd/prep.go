@@ -141,7 +141,7 @@ func (a *command) readSpec(file string) (text []byte, dir string, err error) {
 		return text, dir, err
 	}
 	if text, err = os.ReadFile(file); err != nil {
-		return nil, "", console.HostError("read", file, err)
+		return nil, "", hostError("read", file, err)
 	}
 	dir, err = filepath.Abs(filepath.Dir(file))
 	return text, dir, err

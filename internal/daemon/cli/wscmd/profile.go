@@ -36,7 +36,7 @@ profile.`,
 func (a *command) printDirProfile(dir string) error {
 	info, err := os.Stat(dir)
 	if err != nil {
-		return console.HostError("profile", dir, err)
+		return hostError("profile", dir, err)
 	}
 	if !info.IsDir() {
 		return fmt.Errorf("profile %s: %w: it is not a directory", dir, fault.InvalidArgument)

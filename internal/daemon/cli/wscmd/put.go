@@ -109,7 +109,7 @@ func (p *putter) put(ctx context.Context) error {
 	}
 	info, err := os.Stat(p.opts.src)
 	if err != nil {
-		return console.HostError("put", p.opts.src, err)
+		return hostError("put", p.opts.src, err)
 	}
 	switch {
 	case info.IsDir():
@@ -132,7 +132,7 @@ func (p *putter) putFile(ctx context.Context, info fs.FileInfo) error {
 	}
 	f, err := os.Open(p.opts.src)
 	if err != nil {
-		return console.HostError("put", p.opts.src, err)
+		return hostError("put", p.opts.src, err)
 	}
 	defer f.Close()
 	return p.writeFile(ctx, f, dest, info.Mode().Perm())
@@ -160,7 +160,7 @@ func (p *putter) writeFile(ctx context.Context, body io.Reader, dest string, mod
 func (p *putter) putTree(ctx context.Context) error {
 	root, err := os.OpenRoot(p.opts.src)
 	if err != nil {
-		return console.HostError("put", p.opts.src, err)
+		return hostError("put", p.opts.src, err)
 	}
 	defer root.Close() //nolint:errcheck // closing a directory can lose nothing
 	listed, err := listTree(root)

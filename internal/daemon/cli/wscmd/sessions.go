@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/daemon/cli/console"
@@ -44,7 +45,7 @@ The exit status is that of the command; 125 is an error of croft itself.`,
 				return console.Usagef("croft ws exec needs a workspace and a program, such as: croft ws exec demo -- ls -l")
 			}
 			opts.name = args[0]
-			return console.ParseAfterName(cmd, args[1:])
+			return parseAfterName(cmd, args[1:])
 		},
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -369,4 +370,16 @@ func signalName(s string) string {
 		s = "SIG" + s
 	}
 	return s
+}
+
+// parseAfterName parses the flags between the name of a workspace and the program.
+func parseAfterName(cmd *cobra.Command, args []string) error {
+	f := cmd.Flags()
+	if err := f.Parse(args); err != nil {
+		return cmd.FlagErrorFunc()(cmd, err)
+	}
+	if help, err := f.GetBool("help"); err == nil && help {
+		return pflag.ErrHelp
+	}
+	return nil
 }

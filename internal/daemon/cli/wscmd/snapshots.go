@@ -111,7 +111,7 @@ func snapshotsCommand(a *command) *cobra.Command {
 					if err := ws.DeleteSnapshot(ctx, remove, &opts.SnapshotAccess); err != nil {
 						return err
 					}
-					return a.PrintRemoved(remove)
+					return a.printRemoved(remove)
 				}
 				return a.printSnapshots(ctx, ws, &opts)
 			})

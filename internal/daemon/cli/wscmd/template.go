@@ -138,7 +138,7 @@ func templateRmCommand(a *command) *cobra.Command {
 				if err := c.DeleteTemplate(ctx, args[0]); err != nil {
 					return err
 				}
-				return a.PrintRemoved(args[0])
+				return a.printRemoved(args[0])
 			})
 		}),
 	}

@@ -124,3 +124,25 @@ func (t *transfer) finish(err error) error {
 
 // hostPath returns the path of an entry of the host.
 func hostPath(dir, name string) string { return filepath.Join(dir, filepath.FromSlash(name)) }
+
+// hostError gives an error of the host's files its code.
+func hostError(verb, name string, err error) error {
+	var coded fault.Code
+	if err == nil || errors.As(err, &coded) {
+		return err
+	}
+	var inner *fs.PathError
+	if errors.As(err, &inner) {
+		err = inner.Err
+	}
+	return fmt.Errorf("%s %s: %w: %w", verb, console.Printable(name), fault.Of(err), err)
+}
+
+// printRemoved prints the name of a removed thing. The key deleted is an older name of
+// the key removed.
+func (a *command) printRemoved(name string) error {
+	return a.PrintAnswer(map[string]string{"removed": name, "deleted": name}, func(w io.Writer) error {
+		_, err := fmt.Fprintln(w, "removed", console.Printable(name))
+		return err
+	})
+}
