@@ -181,7 +181,8 @@ func (a *command) inWorkspace(ctx context.Context, opts codeOptions, spec worksp
 		return err
 	}
 	spec.Policy.Idle = runIdle
-	return a.withTemporary(ctx, spec, opts.policy.Name, sandbox.Options{}, func(_ console.Workspaces, ws *workspace.Workspace) error { return f(ws) })
+	return a.withTemporary(ctx, spec, opts.policy.Name, sandbox.Options{},
+		func(_ console.Workspaces, ws *workspace.Workspace) error { return f(ws) })
 }
 
 // executeCode runs code with the streams of this program and returns its outcome.

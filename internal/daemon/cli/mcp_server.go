@@ -88,7 +88,8 @@ func (r *refusal) Unwrap() error { return r.error }
 // and the server until either ends.
 func (a *command) relayMCP(ctx context.Context, opts mcpOptions) error {
 	if opts.http != "" || len(opts.hosts) > 0 {
-		return console.Usagef("the server serves HTTP itself: leave out --http and --host, and give agents the URL %s%s", a.Server, mcpserver.Path)
+		return console.Usagef("the server serves HTTP itself: leave out --http and --host, and give agents the URL %s%s", a.Server,
+			mcpserver.Path)
 	}
 	transport, err := a.serverTools(opts.toolFlags, opts.toolset, opts.tools...)
 	if err != nil {

@@ -196,7 +196,8 @@ func TestHowFarLongWorkIs(t *testing.T) {
 		defer master.Close()
 		s := watch(t, master)
 		croft := func(args ...string) int {
-			return cli.Run(t.Context(), append([]string{"croft", "--data", data}, args...), console.Streams{In: strings.NewReader(""), Out: slave, Err: slave}, p)
+			return cli.Run(t.Context(), append([]string{"croft", "--data", data}, args...), console.Streams{In: strings.NewReader(""),
+				Out: slave, Err: slave}, p)
 		}
 		if got := croft("ws", "open", "demo", "--provider", "shelltest"); got != 0 {
 			t.Fatalf("open: %d", got)

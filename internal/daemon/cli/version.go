@@ -52,7 +52,8 @@ func (a *command) versionCommand() *cobra.Command {
 					guest = "missing: " + v.Guest.Error
 				}
 				fmt.Fprintln(w, versionLine())
-				return console.WriteTable(w, [][]string{{"commit", console.OrDash(v.Commit)}, {"date", console.OrDash(v.Date)}, {"guest", console.OneLine(guest)}})
+				return console.WriteTable(w, [][]string{{"commit", console.OrDash(v.Commit)}, {"date", console.OrDash(v.Date)},
+					{"guest", console.OneLine(guest)}})
 			})
 		}),
 	}

@@ -24,7 +24,8 @@ func TestGetSparse(t *testing.T) {
 	}
 	croft := func(args ...string) (status int, stderr string) {
 		var errs bytes.Buffer
-		status = cli.Run(t.Context(), append([]string{"croft", "--data", data}, args...), console.Streams{In: strings.NewReader(""), Out: &bytes.Buffer{}, Err: &errs}, p)
+		status = cli.Run(t.Context(), append([]string{"croft", "--data", data}, args...), console.Streams{In: strings.NewReader(""),
+			Out: &bytes.Buffer{}, Err: &errs}, p)
 		return status, errs.String()
 	}
 	must := func(args ...string) {

@@ -350,7 +350,8 @@ func ApplyCommits(ctx context.Context, a *console.Console, opts ApplyOptions) er
 	}
 	return a.PrintAnswer(res, func(w io.Writer) error {
 		for _, ref := range res.Refs {
-			if _, err := fmt.Fprintf(w, "%s\t%s\t%s\n", console.Printable(ref.Name), ref.Commit, console.CountText(ref.Commits, "commit")); err != nil {
+			commits := console.CountText(ref.Commits, "commit")
+			if _, err := fmt.Fprintf(w, "%s\t%s\t%s\n", console.Printable(ref.Name), ref.Commit, commits); err != nil {
 				return err
 			}
 		}
@@ -420,7 +421,8 @@ func compareForApply(ctx context.Context, a *console.Console, c console.Workspac
 	return base, theirs, d, nil
 }
 
-func applyBranch(ctx context.Context, a *console.Console, d *snapshot.Comparison, base, theirs snapshot.Tree, dir string, opts ApplyOptions) error {
+func applyBranch(ctx context.Context, a *console.Console, d *snapshot.Comparison, base, theirs snapshot.Tree, dir string,
+	opts ApplyOptions) error {
 	repo, err := snapshot.OpenRepository(ctx, dir)
 	if err != nil {
 		return fmt.Errorf("--branch: %w", err)

@@ -249,7 +249,8 @@ func (a *command) reporterStreams(names []string) ([]io.Writer, error) {
 		case strings.Contains(name, "=") && !isReporterModule(name): // a file
 		case slices.Contains([]string{"json", "json-summary", "junit", "markdown"}, name):
 			if data != "" {
-				return nil, console.Usagef("CLI option --reporter: %s and %s both write to standard output: give one a file, as in %s=FILE", data, name, name)
+				return nil, console.Usagef("CLI option --reporter: %s and %s both write to standard output: give one a file, as in %s=FILE", data,
+					name, name)
 			}
 			first, data = i, name
 		case first < 0 || data == "" && name == "html" && names[first] == "standard":

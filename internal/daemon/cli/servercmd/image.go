@@ -49,7 +49,8 @@ func imageRows(list []images.Image) [][]string {
 	for _, img := range list {
 		id := strings.TrimPrefix(img.ID, "sha256:")
 		for _, name := range img.Names {
-			rows = append(rows, []string{console.Printable(name), console.TimeText(img.Created), strconv.FormatInt(img.Size, 10), id[:min(12, len(id))]})
+			rows = append(rows, []string{console.Printable(name), console.TimeText(img.Created), strconv.FormatInt(img.Size, 10),
+				id[:min(12, len(id))]})
 		}
 	}
 	return rows

@@ -125,7 +125,8 @@ func (a *command) setupAgents(names []string, undo bool) ([]setup.Agent, error) 
 	for _, name := range names {
 		agent, ok := byName[name]
 		if !ok {
-			return nil, console.Usagef("setup: there is no agent %q; the agents are %s%s", name, strings.Join(known, ", "), suggest.Hint(name, known))
+			return nil, console.Usagef("setup: there is no agent %q; the agents are %s%s", name, strings.Join(known, ", "),
+				suggest.Hint(name, known))
 		}
 		list = append(list, agent)
 	}

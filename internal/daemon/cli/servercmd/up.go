@@ -124,7 +124,8 @@ func (a *command) runUp(ctx context.Context, opts upOptions) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, shutdownTelemetry(ctx, metrics)) }()
-	sys, err := a.OpenSystem(ctx, app.Config{Token: a.GivenToken(), Hosts: console.AllowedHosts(opts.addr, opts.hosts), Beyond: !app.Loopback(opts.addr), Log: log, DrainDelay: opts.drainDelay, Telemetry: metrics, Self: a.selfCommand, Replica: true})
+	sys, err := a.OpenSystem(ctx, app.Config{Token: a.GivenToken(), Hosts: console.AllowedHosts(opts.addr, opts.hosts),
+		Beyond: !app.Loopback(opts.addr), Log: log, DrainDelay: opts.drainDelay, Telemetry: metrics, Self: a.selfCommand, Replica: true})
 	if err != nil {
 		return err
 	}

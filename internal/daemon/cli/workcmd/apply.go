@@ -144,7 +144,8 @@ func checkCommitted(ctx context.Context, dir string, d *snapshot.Comparison, onl
 			paths = append(paths, ch.Path)
 		}
 	}
-	if _, err := console.UserGit(ctx, dir, nil, "rev-parse", "--git-dir"); err != nil { // dir has no repository, or git refuses one of another user
+	// dir has perhaps no repository, or git refuses one of another user.
+	if _, err := console.UserGit(ctx, dir, nil, "rev-parse", "--git-dir"); err != nil {
 		return fmt.Errorf("apply --commit: %w; nothing was applied", err)
 	}
 	if _, err := console.UserGit(ctx, dir, nil, "var", "GIT_COMMITTER_IDENT"); err != nil {
@@ -206,7 +207,8 @@ func checkFilters(ctx context.Context, dir string, paths []string) error {
 			}
 			if command = strings.TrimSpace(command); filterRunsFiles(dir, command) {
 				return fmt.Errorf("apply --commit: %w: git would run the filter %s (%s), which may run files that the work changed; nothing was applied: "+
-					"apply without --commit, look at the changes, and commit with git", fault.PermissionDenied, console.Printable(name), console.Printable(command))
+					"apply without --commit, look at the changes, and commit with git", fault.PermissionDenied, console.Printable(name),
+					console.Printable(command))
 			}
 		}
 	}

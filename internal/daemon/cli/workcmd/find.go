@@ -72,7 +72,8 @@ func (a *command) findWork(ctx context.Context, c console.Workspaces, e *env, ar
 	if len(args) > 0 {
 		hint = suggest.Hint(args[0], names)
 	}
-	return nil, nil, console.Usagef("%s has several works: name one of %s%s", console.Printable(e.project.Dir), strings.Join(names, ", "), hint)
+	return nil, nil, console.Usagef("%s has several works: name one of %s%s", console.Printable(e.project.Dir), strings.Join(names, ", "),
+		hint)
 }
 
 // noWorks is the error for a project without works.

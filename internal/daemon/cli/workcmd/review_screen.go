@@ -262,7 +262,8 @@ func (s *reviewScreen) frame(size driver.Size) []string {
 	case askingApply:
 		leftOut, how := "", ""
 		if n := s.takenAutorun(); n > 0 && !s.autorun {
-			leftOut, how = fmt.Sprintf(" (%s left out)", console.CountText(n, "autorun file")), "; autorun files: croft work apply --allow-autorun PATH"
+			leftOut, how = fmt.Sprintf(" (%s left out)", console.CountText(n, "autorun file")),
+				"; autorun files: croft work apply --allow-autorun PATH"
 		}
 		hint = fmt.Sprintf("Apply %s of %s%s? y: yes  n: leave, apply nothing  esc: back  (to %s%s)",
 			console.CountText(countTaken(s.parts), "change"), console.CountText(len(s.takenFiles()), "file"), leftOut, console.Printable(s.dir), how)

@@ -104,7 +104,8 @@ func TestReviewAutorun(t *testing.T) {
 		s.key("A")
 		s.key("q")
 		var out, notes bytes.Buffer
-		r := &reviewer{review: newReview(d), a: &command{&console.Console{Streams: console.Streams{In: strings.NewReader("y\ny\n"), Out: &out, Err: &notes}}}}
+		r := &reviewer{review: newReview(d), a: &command{&console.Console{Streams: console.Streams{In: strings.NewReader("y\ny\n"), Out: &out,
+			Err: &notes}}}}
 		r.opts.Apply.Autorun = allowed
 		if apply, err := r.askInLines(t.Context()); !apply || err != nil {
 			t.Errorf("apply %t, %v", apply, err)

@@ -682,7 +682,8 @@ func (a *command) parallel(ctx context.Context, c console.Workspaces, opts optio
 }
 
 // runUnattended runs an agent whose terminal others attach to.
-func (a *command) runUnattended(ctx context.Context, c console.Workspaces, rec client.Workspace, ws *workspace.Workspace, start *work.Start) error {
+func (a *command) runUnattended(ctx context.Context, c console.Workspaces, rec client.Workspace, ws *workspace.Workspace,
+	start *work.Start) error {
 	cmd, err := a.prepareWork(ctx, ws, start)
 	if err != nil {
 		return fmt.Errorf("%s: %w", rec.Name, err)

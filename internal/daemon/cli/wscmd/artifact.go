@@ -55,7 +55,8 @@ func (a *command) artifactList(ctx context.Context, c *client.Client, args []str
 	return a.PrintAnswer(list, func(w io.Writer) error {
 		var rows [][]string
 		for _, art := range list {
-			row := []string{fmt.Sprintf("%s@%d", console.Printable(art.Name), art.Version), fmt.Sprint(art.Size), art.Created.UTC().Format(time.RFC3339)}
+			row := []string{fmt.Sprintf("%s@%d", console.Printable(art.Name), art.Version), fmt.Sprint(art.Size),
+				art.Created.UTC().Format(time.RFC3339)}
 			if len(args) == 0 {
 				row = append([]string{art.Workspace}, row...)
 			}

@@ -217,7 +217,8 @@ func psRows(list []workspace.SessionInfo) [][]string {
 		if s.PID > 0 {
 			pid = strconv.Itoa(s.PID)
 		}
-		rows = append(rows, []string{s.ID, pid, sessionState(s), console.TimeText(s.Started), strconv.FormatBool(s.TTY), console.Printable(command)})
+		rows = append(rows, []string{s.ID, pid, sessionState(s), console.TimeText(s.Started), strconv.FormatBool(s.TTY),
+			console.Printable(command)})
 	}
 	return rows
 }

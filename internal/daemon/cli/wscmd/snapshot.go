@@ -21,7 +21,8 @@ func snapshotStoreCommand(a *command) *cobra.Command {
 		Short: "Manage the snapshot store",
 		Long:  "Manage the snapshot store. Snapshots outlive their workspaces. croft ws snapshot takes one.",
 	}
-	cmd.AddCommand(snapshotListCommand(a), snapshotPruneCommand(a), snapshotGCCommand(a), snapshotFsckCommand(a), snapshotExportCommand(a), snapshotImportCommand(a), snapshotRmCommand(a))
+	cmd.AddCommand(snapshotListCommand(a), snapshotPruneCommand(a), snapshotGCCommand(a), snapshotFsckCommand(a), snapshotExportCommand(a),
+		snapshotImportCommand(a), snapshotRmCommand(a))
 	return cmd
 }
 

@@ -136,7 +136,8 @@ func writeSnapshots(w io.Writer, list []driver.SnapshotInfo) error {
 	rows := [][]string{{"ID", "NAME", "WORKSPACE", "CREATED", "FILES", "BYTES", "FROZEN", "LABELS"}}
 	for _, s := range list {
 		rows = append(rows, []string{s.ID, console.OrDash(console.Printable(s.Name)), s.Workspace, console.TimeText(s.Created),
-			strconv.FormatInt(s.Files, 10), strconv.FormatInt(s.Bytes, 10), strconv.FormatBool(s.Frozen), console.OrDash(console.LabelText(s.Labels))})
+			strconv.FormatInt(s.Files, 10), strconv.FormatInt(s.Bytes, 10), strconv.FormatBool(s.Frozen),
+			console.OrDash(console.LabelText(s.Labels))})
 	}
 	return console.WriteTable(w, rows, "FROZEN", "FILES", "BYTES", "WORKSPACE", "ID", "LABELS")
 }
@@ -286,7 +287,8 @@ func (a *command) history(ctx context.Context, ws *workspace.Workspace, limit in
 			if s.Current {
 				mark = "*"
 			}
-			rows = append(rows, []string{mark, s.ID, console.TimeText(s.Created), console.OrDash(console.Printable(stateText(s.SnapshotInfo))), console.OrDash(s.Parent)})
+			rows = append(rows, []string{mark, s.ID, console.TimeText(s.Created), console.OrDash(console.Printable(stateText(s.SnapshotInfo))),
+				console.OrDash(s.Parent)})
 		}
 		return console.WriteTable(w, rows, "FROM", "CREATED")
 	})

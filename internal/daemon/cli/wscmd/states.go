@@ -54,7 +54,8 @@ func (a *command) list(ctx context.Context, opts listOptions) error {
 		return a.PrintAnswer(list, func(w io.Writer) error {
 			rows := [][]string{{"ID", "NAME", "PROVIDER", "STATE", "CREATED", "LABELS"}}
 			for _, ws := range list {
-				rows = append(rows, []string{ws.ID, console.OrDash(ws.Name), kindText(ws.Kind), ws.State, console.TimeText(ws.CreatedAt), console.OrDash(console.LabelText(ws.Labels))})
+				rows = append(rows, []string{ws.ID, console.OrDash(ws.Name), kindText(ws.Kind), ws.State, console.TimeText(ws.CreatedAt),
+					console.OrDash(console.LabelText(ws.Labels))})
 			}
 			// Two tenants may use one name.
 			if slices.ContainsFunc(list, func(ws client.Workspace) bool { return ws.Tenant != "" }) {
@@ -174,7 +175,8 @@ func limitTexts(l driver.Limits) []string {
 func showRows(ws client.Workspace) [][]string {
 	rows := [][]string{
 		{"id", ws.ID}, {"name", console.OrDash(ws.Name)}, {"provider", ws.Kind}, {"state", ws.State},
-		{"labels", console.OrDash(console.LabelText(ws.Labels))}, {"created", console.TimeText(ws.CreatedAt)}, {"last used", console.TimeText(ws.LastUsed)},
+		{"labels", console.OrDash(console.LabelText(ws.Labels))}, {"created", console.TimeText(ws.CreatedAt)},
+		{"last used", console.TimeText(ws.LastUsed)},
 		{"read-only", strconv.FormatBool(ws.Policy.ReadOnly)}, {"durable", strconv.FormatBool(ws.Policy.Durable)},
 	}
 	rows = append(rows, isolationRows(ws)...)
@@ -239,7 +241,8 @@ func describeRows(d client.Description) [][]string {
 }
 
 func pauseCommand(a *command) *cobra.Command {
-	return moveCommand(a, "pause NAME", "Freeze the processes of a workspace; they use no CPU and keep their memory", "paused", (*client.Client).Pause)
+	return moveCommand(a, "pause NAME", "Freeze the processes of a workspace; they use no CPU and keep their memory", "paused",
+		(*client.Client).Pause)
 }
 
 func resumeCommand(a *command) *cobra.Command {

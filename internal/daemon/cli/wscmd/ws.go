@@ -35,7 +35,8 @@ func wsCommand(a *command) *cobra.Command {
 		profileCommand(a),
 		execCommand(a), shellCommand(a), psCommand(a), killCommand(a), logsCommand(a), portForwardCommand(a),
 		pauseCommand(a), resumeCommand(a),
-		snapshotCommand(a), snapshotsCommand(a), restoreCommand(a), forkCommand(a), changecmd.DiffCommand(a.Console), changecmd.ApplyCommand(a.Console),
+		snapshotCommand(a), snapshotsCommand(a), restoreCommand(a), forkCommand(a), changecmd.DiffCommand(a.Console),
+		changecmd.ApplyCommand(a.Console),
 		undoCommand(a), redoCommand(a), historyCommand(a),
 	)
 	return cmd
