@@ -18,18 +18,16 @@ const (
 	maxMethods    = 60   // of a type
 	maxImports    = 25   // packages of Croft that a package imports
 	maxColumns    = 140  // of a line; a tab counts as one
-	maxWide       = 3146 // lines that are wider all the same, tests included; fewer each time
+	maxWide       = 3063 // lines that are wider all the same, tests included; fewer each time
 )
 
 // exceptions are above a budget, each for a reason. A number that is too high fails, too.
 var exceptions = map[string]int{
 	// Rooms that are still to be divided.
 	"lines eval":                            8200,
-	"lines internal/daemon/cli":             17400,
 	"lines snapshot":                        11300,
 	"lines tool":                            7810,
 	"methods client Client":                 76,
-	"methods internal/daemon/cli command":   365,
 	"methods internal/daemon/config Config": 70,
 	"methods internal/server/e2b Server":    101,
 	"methods provider/docker Provider":      71,
@@ -41,9 +39,8 @@ var exceptions = map[string]int{
 	// What people hold: one method for each thing that can be done.
 	"methods workspace Workspace": 96,
 	"methods tool Call":           74,
-	// The composition root, and the commands, which are given everything.
+	// The composition root.
 	"imports internal/daemon/app": 59,
-	"imports internal/daemon/cli": 48,
 }
 
 func TestBudgets(t *testing.T) {

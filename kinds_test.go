@@ -12,9 +12,9 @@ import (
 
 // kindLists are files with two kinds in one list or switch all the same, each for a reason.
 var kindLists = map[string]bool{
-	"internal/daemon/cli/eval.go":      true, // an evaluation on the host needs no provider, and one in the sandbox no server
-	"internal/daemon/cli/errortext.go": true, // package names, which are cut from error texts
-	"internal/testshell/providers.go":  true, // what tests run on
+	"internal/daemon/cli/evalcmd/eval.go":      true, // an evaluation on the host needs no provider, and one in the sandbox no server
+	"internal/daemon/cli/console/errortext.go": true, // package names, which are cut from error texts
+	"internal/testshell/providers.go":          true, // what tests run on
 }
 
 // TestKindsAreListedOnce holds that what a program knows of the kinds of Croft's own providers is in

@@ -103,9 +103,13 @@ func terminalWords(t *testing.T) (flags, commands []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	below, err := filepath.Glob("internal/daemon/cli/*/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
 	flag := regexp.MustCompile(`(?:Var|VarP|MarkHidden)\((?:&?[\w.]+, )?"([a-z][a-z-]+)"`)
 	command := regexp.MustCompile(`Use: +"([a-z]+)`)
-	for _, name := range names {
+	for _, name := range append(names, below...) {
 		data, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)

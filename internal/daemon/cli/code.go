@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/interp/codeblock"
 	"github.com/croft-run/croft/provider/sandbox"
 	"github.com/croft-run/croft/workspace"
@@ -33,7 +34,7 @@ type codeOptions struct {
 	env       []string
 	timeout   time.Duration
 	blocks    bool
-	policy    policyFlags // of croft code
+	policy    console.PolicyFlags // of croft code
 }
 
 func (a *command) codeCommand() *cobra.Command {
@@ -51,11 +52,11 @@ HTML) are only mentioned; --json contains them. The exit status is 1 for an exce
 for an error of croft itself.`,
 		Example: "  croft code -c 'print(6 * 7)'\n  croft code --workspace demo --language python analysis.py\n  croft code --language python",
 		Args:    cobra.MaximumNArgs(1),
-		RunE:    run(func(ctx context.Context, args []string) error { return a.withCroftStatus(a.runCode(ctx, opts, args)) }),
+		RunE:    console.RunE(func(ctx context.Context, args []string) error { return a.WithCroftStatus(a.runCode(ctx, opts, args)) }),
 	}
 	cmd.Flags().BoolVar(&opts.blocks, "blocks", false, "the input is a text, such as a model's reply: run the code blocks in it, each by its interpreter")
 	opts.registerFlags(cmd, "python, or another language with an installed kernel (default python)")
-	opts.policy.registerAllButEnv(cmd.Flags())
+	opts.policy.RegisterAllButEnv(cmd.Flags())
 	return cmd
 }
 
@@ -72,7 +73,7 @@ The exit status is that of process.exit, 1 for an exception, and 125 for an erro
 itself.`,
 		Example: "  croft script -c '6 * 7'\n  croft script --workspace demo -c 'fs.readdirSync(\".\")'\n  croft script --workspace demo rename.ts",
 		Args:    cobra.MaximumNArgs(1),
-		RunE:    run(func(ctx context.Context, args []string) error { return a.withCroftStatus(a.runScript(ctx, opts, args)) }),
+		RunE:    console.RunE(func(ctx context.Context, args []string) error { return a.WithCroftStatus(a.runScript(ctx, opts, args)) }),
 	}
 	opts.registerFlags(cmd, "javascript or typescript (default by the name of FILE, else javascript)")
 	return cmd
@@ -85,15 +86,15 @@ func (o *codeOptions) registerFlags(cmd *cobra.Command, languages string) {
 	f.StringVar(&o.options, "options", "", "options of that provider, a JSON object, such as {\"image\":\"my-python:1\"} for docker")
 	f.StringVarP(&o.language, "language", "l", "", languages)
 	f.StringVarP(&o.code, "code", "c", "", "code to run, instead of FILE")
-	registerWorkdir(f, &o.dir)
-	registerEnv(f, &o.env)
+	console.RegisterWorkdir(f, &o.dir)
+	console.RegisterEnv(f, &o.env)
 	f.DurationVar(&o.timeout, "timeout", 0, "interrupt it after this long (default 2m for code, 10s for scripts)")
 }
 
 // readSource returns the code to run; ok is false for a REPL.
 func (a *command) readSource(opts codeOptions, args []string) (source string, ok bool, err error) {
 	if opts.code != "" && len(args) > 0 {
-		return "", false, usagef("give -c or FILE, not both")
+		return "", false, console.Usagef("give -c or FILE, not both")
 	}
 	if opts.code != "" {
 		return opts.code, true, nil
@@ -105,7 +106,7 @@ func (a *command) readSource(opts codeOptions, args []string) (source string, ok
 		}
 		return string(data), true, err
 	}
-	if len(args) == 0 && a.onTerminal() {
+	if len(args) == 0 && a.OnTerminal() {
 		return "", false, nil
 	}
 	data, err := io.ReadAll(a.In)
@@ -118,9 +119,9 @@ func (a *command) runCode(ctx context.Context, opts codeOptions, args []string) 
 		return err
 	}
 	if !ok && opts.blocks {
-		return usagef("nothing to run: give FILE, -c TEXT, or - for standard input")
+		return console.Usagef("nothing to run: give FILE, -c TEXT, or - for standard input")
 	}
-	env, err := parseEnv(opts.env)
+	env, err := console.ParseEnv(opts.env)
 	if err != nil {
 		return err
 	}
@@ -143,9 +144,9 @@ func (a *command) runScript(ctx context.Context, opts codeOptions, args []string
 		return err
 	}
 	if !ok {
-		return usagef("nothing to run: give FILE, -c CODE, or - for standard input")
+		return console.Usagef("nothing to run: give FILE, -c CODE, or - for standard input")
 	}
-	env, err := parseEnv(opts.env)
+	env, err := console.ParseEnv(opts.env)
 	if err != nil {
 		return err
 	}
@@ -161,39 +162,40 @@ func (a *command) runScript(ctx context.Context, opts codeOptions, args []string
 // inWorkspace calls f with the named workspace, or with a temporary one.
 func (a *command) inWorkspace(ctx context.Context, opts codeOptions, spec workspace.Spec, f func(*workspace.Workspace) error) error {
 	if opts.workspace != "" {
-		if opts.provider != "" || opts.options != "" || opts.policy.given() {
-			return usagef("--provider, --options and flags of the policy are for a temporary workspace: leave them out with --workspace")
+		if opts.provider != "" || opts.options != "" || opts.policy.Given() {
+			return console.Usagef("--provider, --options and flags of the policy are for a temporary workspace: leave them out with --workspace")
 		}
-		return a.withAttached(ctx, opts.workspace, func(_ workspaces, ws *workspace.Workspace) error { return f(ws) })
+		return a.WithAttached(ctx, opts.workspace, func(_ console.Workspaces, ws *workspace.Workspace) error { return f(ws) })
 	}
 	if opts.provider != "" {
 		spec.Kind = opts.provider
 	}
 	if opts.options != "" {
 		if !json.Valid([]byte(opts.options)) {
-			return usagef("--options is not valid JSON: give a JSON object")
+			return console.Usagef("--options is not valid JSON: give a JSON object")
 		}
 		spec.Config = json.RawMessage(opts.options)
 	}
-	spec.Labels = a.runLabels()
-	if err := opts.policy.apply(&spec, a.server != ""); err != nil {
+	spec.Labels = console.RunLabels(a.Console)
+	if err := opts.policy.Apply(&spec, a.Server != ""); err != nil {
 		return err
 	}
 	spec.Policy.Idle = runIdle
-	return a.withTemporary(ctx, spec, opts.policy.name, sandbox.Options{}, func(_ workspaces, ws *workspace.Workspace) error { return f(ws) })
+	return a.withTemporary(ctx, spec, opts.policy.Name, sandbox.Options{},
+		func(_ console.Workspaces, ws *workspace.Workspace) error { return f(ws) })
 }
 
 // executeCode runs code with the streams of this program and returns its outcome.
 func (a *command) executeCode(ctx context.Context, code driver.Code, runs func(context.Context, driver.Code) (driver.CodeResult, error)) error {
-	if !a.json {
+	if !a.JSON {
 		code.OnOutput = a.writeOutput
 	}
 	res, err := runs(ctx, code)
 	if err != nil {
 		return err
 	}
-	if a.json {
-		if err := a.printAnswer(res, nil); err != nil {
+	if a.JSON {
+		if err := a.PrintAnswer(res, nil); err != nil {
 			return err
 		}
 	}
@@ -204,9 +206,9 @@ func (a *command) executeCode(ctx context.Context, code driver.Code, runs func(c
 	case res.Cause == driver.CauseCanceled:
 		return ctx.Err()
 	case res.ExitCode < 0:
-		return &outcome{status: exitCroft}
+		return &console.Outcome{Status: console.ExitCroft}
 	case res.ExitCode > 0:
-		return &outcome{status: res.ExitCode}
+		return &console.Outcome{Status: res.ExitCode}
 	}
 	return nil
 }
@@ -226,7 +228,7 @@ func (a *command) writeOutput(o driver.Output) error {
 	}
 	for _, mime := range slices.Sorted(maps.Keys(o.Data)) {
 		if mime != "text/plain" && mime != "application/json" {
-			a.note("croft: %s of %d bytes; --json has it", mime, len(o.Data[mime]))
+			a.Note("croft: %s of %d bytes; --json has it", mime, len(o.Data[mime]))
 		}
 	}
 	return nil
@@ -244,10 +246,10 @@ func (a *command) reportException(res driver.CodeResult) {
 		if !strings.Contains(trace, e.Name+": "+e.Value) {
 			trace = strings.TrimSuffix(fmt.Sprintf("%s: %s\n%s", e.Name, e.Value, trace), "\n")
 		}
-		a.note("%s", trace)
+		a.Note("%s", trace)
 	}
 	if res.Dropped > 0 {
-		a.note("croft: %d bytes of output were left out", res.Dropped)
+		a.Note("croft: %d bytes of output were left out", res.Dropped)
 	}
 }
 
@@ -258,26 +260,26 @@ func (a *command) codeBlocks(ctx context.Context, ws *workspace.Workspace, sourc
 		return err
 	}
 	if len(blocks) == 0 {
-		return usagef("the text has no code block")
+		return console.Usagef("the text has no code block")
 	}
 	for _, b := range blocks {
 		switch {
 		case b.Runnable(opts.Language):
 		case b.Language == "":
-			a.note("croft: the block at line %d names no language and is skipped; set it with --language", b.Line)
+			a.Note("croft: the block at line %d names no language and is skipped; set it with --language", b.Line)
 		default:
-			a.note("croft: the block at line %d is %s and is skipped", b.Line, printable(b.Language))
+			a.Note("croft: the block at line %d is %s and is skipped", b.Line, console.Printable(b.Language))
 		}
 	}
 	blocks = slices.DeleteFunc(blocks, func(b codeblock.Block) bool { return !b.Runnable(opts.Language) })
 	if len(blocks) == 0 {
-		return usagef("no block can be run; the languages are %s", strings.Join(codeblock.Languages(), ", "))
+		return console.Usagef("no block can be run; the languages are %s", strings.Join(codeblock.Languages(), ", "))
 	}
 	res, err := codeblock.Run(ctx, ws, blocks, &opts)
 	if err != nil {
 		return err
 	}
-	err = a.printAnswer(newBlocksAnswer(res), func(w io.Writer) error {
+	err = a.PrintAnswer(newBlocksAnswer(res), func(w io.Writer) error {
 		for _, b := range res.Blocks {
 			if err := errors.Join(writeText(w, driver.OutputText(b.Result.Stdout, b.Result.StdoutDropped, "")),
 				writeText(a.Err, driver.OutputText(b.Result.Stderr, b.Result.StderrDropped, ""))); err != nil {
@@ -285,17 +287,17 @@ func (a *command) codeBlocks(ctx context.Context, ws *workspace.Workspace, sourc
 			}
 		}
 		for _, info := range res.Outputs {
-			a.note("croft: output %s of %d bytes", printable(info.Path), info.Size)
+			a.Note("croft: output %s of %d bytes", console.Printable(info.Path), info.Size)
 		}
 		if res.OutputsTruncated {
-			a.note("croft: there are more files below %s than are compared: some new ones are not listed", codeblock.OutputDir)
+			a.Note("croft: there are more files below %s than are compared: some new ones are not listed", codeblock.OutputDir)
 		}
 		return nil
 	})
 	if err != nil || len(res.Blocks) == 0 {
 		return err
 	}
-	return a.commandOutcome(res.Blocks[len(res.Blocks)-1].Result)
+	return a.CommandOutcome(res.Blocks[len(res.Blocks)-1].Result)
 }
 
 // blocksAnswer is the JSON of the results of blocks, with output as text.
@@ -307,15 +309,15 @@ type blocksAnswer struct {
 }
 
 type blockAnswer struct {
-	File   string       `json:"file"`
-	Line   int          `json:"line"`
-	Result resultAnswer `json:"result"`
+	File   string               `json:"file"`
+	Line   int                  `json:"line"`
+	Result console.ResultAnswer `json:"result"`
 }
 
 func newBlocksAnswer(res *codeblock.Result) blocksAnswer {
 	out := blocksAnswer{Blocks: []blockAnswer{}, Outputs: res.Outputs, OutputsTruncated: res.OutputsTruncated}
 	for _, b := range res.Blocks {
-		out.Blocks = append(out.Blocks, blockAnswer{b.File, b.Line, newResultAnswer(b.Result)})
+		out.Blocks = append(out.Blocks, blockAnswer{b.File, b.Line, console.NewResultAnswer(b.Result)})
 	}
 	return out
 }
@@ -328,11 +330,11 @@ func (a *command) runREPL(ctx context.Context, ws *workspace.Workspace, code dri
 		return err
 	}
 	defer func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), console.StopTimeout)
 		defer cancel()
 		_ = ws.DeleteContext(ctx, c.ID) // otherwise it ends with the workspace or by its idle time-out
 	}()
-	a.note("%s in workspace %s; Ctrl-C interrupts, Ctrl-D ends", c.Language, ws.ID())
+	a.Note("%s in workspace %s; Ctrl-C interrupts, Ctrl-D ends", c.Language, ws.ID())
 	t := a.newREPLInput()
 	defer t.stop()
 	for {
@@ -346,7 +348,7 @@ func (a *command) runREPL(ctx context.Context, ws *workspace.Workspace, code dri
 		err := t.runInterruptible(context.WithoutCancel(ctx), func(ctx context.Context) error {
 			return a.executeCode(ctx, driver.Code{Context: c.ID, Source: source, Timeout: code.Timeout}, ws.RunCode)
 		})
-		if failed := new(outcome); err != nil && !errors.As(err, &failed) {
+		if failed := new(console.Outcome); err != nil && !errors.As(err, &failed) {
 			return err
 		}
 	}

@@ -3,26 +3,18 @@ package cli
 import (
 	"cmp"
 	"context"
-	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/internal/daemon/app"
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/internal/daemon/setup"
 	"github.com/croft-run/croft/internal/daemon/work"
 	"github.com/croft-run/croft/registry"
 )
-
-// completionTime bounds the search for names: a shell waits for it.
-const completionTime = 2 * time.Second
-
-// A completer returns the words that the shell may offer, given the arguments so far. Errors
-// are dropped: a shell shows none.
-type completer func(ctx context.Context, args []string) []string
 
 // registerCompletions adds shell completion to cmd and the commands below it: for arguments
 // by their words in the usage, such as NAME and SNAPSHOT, and for flags by their names.
@@ -39,11 +31,11 @@ func (a *command) registerCompletions(cmd *cobra.Command) {
 			if at >= len(words) || words[at] == nil {
 				return nil, cobra.ShellCompDirectiveDefault // the shell offers files
 			}
-			return a.complete(cmd, words[at], args)
+			return a.Complete(cmd, words[at], args)
 		}
 	}
-	flags := map[string]completer{
-		"provider": a.providerKinds, "state": stateNames, "workspace": a.workspaceNames, "template": a.templateNames, "snapshot": a.snapshotNames,
+	flags := map[string]console.Completer{
+		"provider": a.providerKinds, "state": stateNames, "workspace": a.WorkspaceNames, "template": a.templateNames, "snapshot": a.snapshotNames,
 		"tools": toolNames, "scope": fixed("read", "run", "admin"), "toolset": fixed("default", "full", "codegen", "workspace", "both"), "git": fixed("private", "shared"),
 		"isolation": fixed("gvisor", "namespaces", "bubblewrap", "process"), "allow-net": fixed("@npm", "@pypi", "@go", "@cargo"),
 	}
@@ -51,35 +43,21 @@ func (a *command) registerCompletions(cmd *cobra.Command) {
 		if cmd.Flags().Lookup(flag) != nil {
 			// It fails only for a flag that does not exist.
 			_ = cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-				return a.complete(cmd, words, args)
+				return a.Complete(cmd, words, args)
 			})
 		}
 	}
 }
 
-// complete returns the words of a completer that are not among the arguments yet.
-func (a *command) complete(cmd *cobra.Command, words completer, args []string) ([]string, cobra.ShellCompDirective) {
-	if a.resolveTarget(cmd, nil) != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), completionTime)
-	defer cancel()
-	list := slices.DeleteFunc(words(ctx, args), func(word string) bool {
-		name, _, _ := strings.Cut(word, "\t")
-		return slices.Contains(args, name)
-	})
-	return list, cobra.ShellCompDirectiveNoFileComp
-}
-
 // argumentCompleters returns the completers of the arguments of a command, by its usage; nil
 // among them is a file or a text.
-func (a *command) argumentCompleters(cmd *cobra.Command) []completer {
+func (a *command) argumentCompleters(cmd *cobra.Command) []console.Completer {
 	usage, _, _ := strings.Cut(cmd.Use, " | ")
 	group := ""
 	if cmd.HasParent() {
 		group = cmd.Parent().Name()
 	}
-	var list []completer
+	var list []console.Completer
 	for _, word := range strings.Fields(usage)[1:] {
 		word = strings.Trim(word, "[].")
 		switch {
@@ -93,14 +71,14 @@ func (a *command) argumentCompleters(cmd *cobra.Command) []completer {
 	return list
 }
 
-func (a *command) argumentCompleter(group, name, word string) completer {
+func (a *command) argumentCompleter(group, name, word string) console.Completer {
 	switch {
 	case word == "NAME" && group == "template" && name != "create":
 		return a.templateNames
 	case word == "NAME" && name == "tool":
 		return toolNames
 	case word == "NAME" && (group == "ws" || group == "artifact" || name == "collect"):
-		return a.workspaceNames
+		return a.WorkspaceNames
 	case word == "NAME" && group == "work":
 		return a.workNames
 	case word == "SNAPSHOT" && name != "snapshot" && name != "import":
@@ -117,25 +95,13 @@ func (a *command) argumentCompleter(group, name, word string) completer {
 	return nil
 }
 
-func fixed(words ...string) completer {
+func fixed(words ...string) console.Completer {
 	return func(context.Context, []string) []string { return slices.Clone(words) }
-}
-
-// workspaceNames returns the names (or else ids) of workspaces.
-func (a *command) workspaceNames(ctx context.Context, _ []string) (names []string) {
-	a.withClientQuietly(ctx, func(c *client.Client) error {
-		list, err := c.List(ctx, client.Filter{})
-		for _, ws := range list {
-			names = append(names, cobra.CompletionWithDesc(cmp.Or(ws.Name, ws.ID), ws.Kind+" "+ws.State))
-		}
-		return err
-	})
-	return names
 }
 
 // workNames returns the names of the works of croft work.
 func (a *command) workNames(ctx context.Context, _ []string) (names []string) {
-	a.withClientQuietly(ctx, func(c *client.Client) error {
+	a.WithClientQuietly(ctx, func(c *client.Client) error {
 		list, err := c.List(ctx, client.Filter{})
 		for _, ws := range list {
 			if agent := ws.Labels[work.AgentLabel]; agent != "" && ws.Name != "" {
@@ -148,7 +114,7 @@ func (a *command) workNames(ctx context.Context, _ []string) (names []string) {
 }
 
 func (a *command) templateNames(ctx context.Context, _ []string) (names []string) {
-	a.withClientQuietly(ctx, func(c *client.Client) error {
+	a.WithClientQuietly(ctx, func(c *client.Client) error {
 		list, err := c.Templates(ctx)
 		for _, t := range list {
 			names = append(names, cobra.CompletionWithDesc(t.Name, t.Source))
@@ -161,7 +127,7 @@ func (a *command) templateNames(ctx context.Context, _ []string) (names []string
 // snapshotNames returns the snapshots of the workspace that is the first argument, by their
 // names or else ids; without one the ids of all snapshots.
 func (a *command) snapshotNames(ctx context.Context, args []string) (names []string) {
-	a.withClientQuietly(ctx, func(c *client.Client) error {
+	a.WithClientQuietly(ctx, func(c *client.Client) error {
 		of := ""
 		if len(args) > 0 {
 			if ws, err := c.Show(ctx, args[0]); err == nil {
@@ -172,9 +138,9 @@ func (a *command) snapshotNames(ctx context.Context, args []string) (names []str
 		for _, s := range list {
 			switch {
 			case of == "":
-				names = append(names, cobra.CompletionWithDesc(s.ID, s.Name+" "+timeText(s.Created)))
+				names = append(names, cobra.CompletionWithDesc(s.ID, s.Name+" "+console.TimeText(s.Created)))
 			case s.Workspace == of:
-				names = append(names, cobra.CompletionWithDesc(cmp.Or(s.Name, s.ID), timeText(s.Created)))
+				names = append(names, cobra.CompletionWithDesc(cmp.Or(s.Name, s.ID), console.TimeText(s.Created)))
 			}
 		}
 		return err
@@ -183,9 +149,9 @@ func (a *command) snapshotNames(ctx context.Context, args []string) (names []str
 }
 
 func (a *command) providerKinds(ctx context.Context, _ []string) (kinds []string) {
-	a.withClientQuietly(ctx, func(c *client.Client) error {
-		if a.system != nil { // the list of a client says what works, which takes a test of each
-			kinds = a.system.Mux.Kinds()
+	a.WithClientQuietly(ctx, func(c *client.Client) error {
+		if a.System != nil { // the list of a client says what works, which takes a test of each
+			kinds = a.System.Mux.Kinds()
 			return nil
 		}
 		list, err := c.Providers(ctx)
@@ -217,19 +183,4 @@ func setupNames(context.Context, []string) (names []string) {
 		names = append(names, agent.Name)
 	}
 	return names
-}
-
-// withClientQuietly runs f with a client and drops errors. It does nothing without a
-// data directory, since a completion must not create one.
-func (a *command) withClientQuietly(ctx context.Context, f func(*client.Client) error) {
-	if a.server == "" {
-		settings, err := a.settings()
-		if err != nil {
-			return
-		}
-		if _, err := os.Stat(settings.Data); err != nil {
-			return
-		}
-	}
-	_ = a.withClient(ctx, f) // the shell then offers nothing
 }

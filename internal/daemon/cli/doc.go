@@ -1,5 +1,6 @@
-// Package cli implements the commands of the croft program, one file each, named
-// noun verb.
+// Package cli is the command line of the croft program: its root, completion, and the
+// commands that run something. The packages below it have the others, by noun, and
+// package console has what all of them need.
 //
 // A command uses Croft's HTTP API through package client. With --server the API is
 // that of a daemon; without, it is served inside the process, on the data

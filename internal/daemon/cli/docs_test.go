@@ -31,7 +31,7 @@ func TestCommandsAreDocumented(t *testing.T) {
 			check(sub)
 		}
 	}
-	check(new(command).rootCommand())
+	check(Commands())
 }
 
 // commandLine is a command line of croft in a document: at the beginning of a line, or in backquotes.
@@ -48,7 +48,7 @@ func TestFlagsInDocumentsExist(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	root, seen := new(command).rootCommand(), 0
+	root, seen := Commands(), 0
 	for _, page := range slices.Concat(pages, agents, []string{"../../../README.md"}) {
 		data, err := os.ReadFile(page)
 		if err != nil {

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/internal/daemon/work"
 )
 
@@ -95,7 +95,7 @@ func walkFlags(cmd *cobra.Command, f func(*cobra.Command, *pflag.Flag)) {
 // TestOneMeaningPerFlag: a flag has the same help in all commands, or one meaning that the
 // table has.
 func TestOneMeaningPerFlag(t *testing.T) {
-	root := new(command).rootCommand()
+	root := Commands()
 	first := map[string]*pflag.Flag{}
 	short := map[string]string{}
 	differ := map[string]bool{}
@@ -137,7 +137,7 @@ func TestOneMeaningPerFlag(t *testing.T) {
 // TestOtherNamesAreNoneOfOurs: a word of another program that Croft has itself needs no
 // answer, and the answers name commands and flags that exist.
 func TestOtherNamesAreNoneOfOurs(t *testing.T) {
-	root := new(command).rootCommand()
+	root := Commands()
 	root.InitDefaultHelpCmd()
 	exists := func(words []string) bool {
 		cmd, rest, err := root.Find(words)
@@ -160,14 +160,14 @@ func TestOtherNamesAreNoneOfOurs(t *testing.T) {
 			}
 		}
 	}
-	for key, use := range otherCommands {
+	for key, use := range console.OtherCommands {
 		words := strings.Fields(key)[1:]
 		if cmd, rest, err := root.Find(words); err == nil && len(rest) == 0 {
 			t.Errorf("%q is a command: %s", key, cmd.CommandPath())
 		}
 		check(use)
 	}
-	for key, use := range otherFlags {
+	for key, use := range console.OtherFlags {
 		flag, path, found := strings.Cut(key, " ")
 		check(use)
 		if !found {
@@ -187,7 +187,7 @@ func TestOtherNamesAreNoneOfOurs(t *testing.T) {
 
 // TestGroupsNameCommands: every name of a group is a command.
 func TestGroupsNameCommands(t *testing.T) {
-	root := new(command).rootCommand()
+	root := Commands()
 	ws, _, _ := root.Find([]string{"ws"})
 	for cmd, groups := range map[*cobra.Command][]commandGroup{root: rootGroups, ws: wsGroups} {
 		var names []string
@@ -200,23 +200,6 @@ func TestGroupsNameCommands(t *testing.T) {
 					t.Errorf("%s: %s has no command %q", g.title, cmd.CommandPath(), name)
 				}
 			}
-		}
-	}
-}
-
-// TestReachableAt: what listens on all interfaces is not told to clients as 0.0.0.0 or [::].
-func TestReachableAt(t *testing.T) {
-	for _, tt := range []struct {
-		ip    string
-		hosts []string
-		want  string
-	}{
-		{"127.0.0.1", []string{"croft.example"}, "127.0.0.1:7070"},
-		{"0.0.0.0", nil, "127.0.0.1:7070"},
-		{"::", []string{"croft.example", "b.example"}, "croft.example:7070"},
-	} {
-		if got := reachableAt(&net.TCPAddr{IP: net.ParseIP(tt.ip), Port: 7070}, tt.hosts); got != tt.want {
-			t.Errorf("%s with the names %q: %q, want %q", tt.ip, tt.hosts, got, tt.want)
 		}
 	}
 }

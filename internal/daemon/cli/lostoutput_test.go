@@ -11,6 +11,7 @@ import (
 
 	"github.com/croft-run/croft/internal/daemon/app"
 	"github.com/croft-run/croft/internal/daemon/cli"
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/internal/testshell"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -54,7 +55,8 @@ func TestLostOutput(t *testing.T) {
 		t.Fatal(err)
 	}
 	croft := func(out, errs io.Writer, args ...string) int {
-		return cli.Run(t.Context(), append([]string{"croft", "--data", data}, args...), cli.Streams{In: strings.NewReader(""), Out: out, Err: errs}, p)
+		return cli.Run(t.Context(), append([]string{"croft", "--data", data}, args...), console.Streams{In: strings.NewReader(""), Out: out,
+			Err: errs}, p)
 	}
 	for _, args := range [][]string{
 		{"ws", "open", "demo", "--provider", "shelltest"},

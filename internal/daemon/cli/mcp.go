@@ -18,6 +18,7 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/daemon/app"
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/internal/history"
 	"github.com/croft-run/croft/internal/host/toolchain"
 	"github.com/croft-run/croft/internal/server/mcpserver"
@@ -40,8 +41,8 @@ type toolFlags struct {
 	readOnly   bool
 	approve    []string
 	checkpoint string
-	policy     policyFlags
-	host       hostDirFlags
+	policy     console.PolicyFlags
+	host       console.HostDirFlags
 	maxText    int
 	announce   bool // print the workspaces at the start
 	once       bool // the process ends after one answer
@@ -53,21 +54,15 @@ func (t *toolFlags) registerFlags(f *pflag.FlagSet) {
 	f.StringVar(&t.dirs, "dirs", "", "several directories of the host, NAME=DIR,NAME=DIR; NAME is optional")
 	f.StringArrayVar(&t.names, "workspace", nil, "workspace by name or id, instead of a directory; may be given several times")
 	f.StringVar(&t.provider, "provider", "", "kind of workspace; see croft provider list (default sandbox)")
-	registerGit(f, &t.git)
+	console.RegisterGit(f, &t.git)
 	f.BoolVar(&t.readOnly, "read-only", false, "make the workspaces read-only, and offer only tools that change nothing")
 	f.StringArrayVar(&t.approve, "approve", nil, "allow, ask or deny calls, such as 'ask:Bash(git push*)' or 'deny:Write(*.env)'; the first rule that matches counts; may be given several times")
-	registerCheckpoints(f, &t.checkpoint)
+	console.RegisterCheckpoints(f, &t.checkpoint)
 	f.IntVar(&t.maxText, "max-text", t.maxText, "maximum bytes of the text of an answer; what is left out can be read with an offset; 0 is tools.maxText of the configuration, else 30000")
-	t.host.registerFlags(f, " beside the workspaces", " beside the workspaces")
+	t.host.RegisterFlags(f, " beside the workspaces", " beside the workspaces")
 	chosen := f.Lookup("toolchain")
 	chosen.Usage = strings.Replace(chosen.Usage, "(default none)", "(default auto for directories in the provider sandbox)", 1)
-	t.policy.registerFlags(f)
-}
-
-// registerCheckpoints adds the flag that asks for checkpoints.
-func registerCheckpoints(f *pflag.FlagSet, value *string) {
-	f.StringVar(value, "checkpoints", "", "take a checkpoint after each call or command that changes files, to return to; keep at most COUNT/AGE")
-	f.Lookup("checkpoints").NoOptDefVal = "100/168h"
+	t.policy.RegisterFlags(f)
 }
 
 type mcpOptions struct {
@@ -101,14 +96,14 @@ agents that can only start programs. --workspace names one of the server's works
   croft mcp --http 127.0.0.1:7071 --read-only
   claude mcp add croft -- croft mcp --dir .`,
 		Args: cobra.NoArgs,
-		RunE: run(func(ctx context.Context, _ []string) error { return a.runMCP(ctx, opts) }),
+		RunE: console.RunE(func(ctx context.Context, _ []string) error { return a.runMCP(ctx, opts) }),
 	}
 	opts.announce = true
 	f := cmd.Flags()
 	opts.registerFlags(f)
 	f.StringVar(&opts.http, "http", "", "serve over HTTP on this HOST:PORT instead of over standard input and output")
 	f.StringArrayVar(&opts.hosts, "host", nil, "with --http: a further host name of this server; may be given several times")
-	registerInsecureHTTP(f, &opts.insecure, "with --http: ")
+	console.RegisterInsecureHTTP(f, &opts.insecure, "with --http: ")
 	f.StringVar(&opts.toolset, "toolset", "default", "default (about 20 tools), full (all of them), codegen (those of CodeGen-Sandbox), workspace (workspace_read_file, ...) or both")
 	f.StringSliceVar(&opts.tools, "tools", nil, "only these tools, NAME,NAME, instead of a toolset; croft tool lists them")
 	f.StringVar(&opts.tracker, "read-tracker", "process", "which clients may change a file after a Read: process (every client of this server) or session (the client that read)")
@@ -125,16 +120,16 @@ func (a *command) runMCP(ctx context.Context, opts mcpOptions) error {
 	}
 	scope := tool.ReadScope(opts.tracker)
 	if scope != tool.ReadProcess && scope != tool.ReadSession {
-		return usagef("--read-tracker %q: give process or session", opts.tracker)
+		return console.Usagef("--read-tracker %q: give process or session", opts.tracker)
 	}
-	if a.server != "" {
+	if a.Server != "" {
 		return a.relayMCP(ctx, opts)
 	}
 	if opts.http == "" && len(opts.hosts) > 0 {
-		return usagef("--host needs --http")
+		return console.Usagef("--host needs --http")
 	}
 	if opts.http != "" {
-		if err := app.CheckAddr(opts.http, a.givenToken() != "", opts.insecure); err != nil {
+		if err := app.CheckAddr(opts.http, a.GivenToken() != "", opts.insecure); err != nil {
 			return err
 		}
 	}
@@ -143,7 +138,7 @@ func (a *command) runMCP(ctx context.Context, opts mcpOptions) error {
 			return err
 		}
 		server := mcpserver.New(ctx, mcpserver.Options{
-			Env: env, Version: version(), Toolset: toolset, Log: a.newLogger(slog.LevelError),
+			Env: env, Version: console.Version(), Toolset: toolset, Log: a.NewLogger(slog.LevelError),
 			Instructions: instructions(ctx, sys, env),
 		})
 		defer server.Close()
@@ -264,7 +259,7 @@ func checkTools(ctx context.Context, env *tool.Env, names []string) error {
 	}
 	for _, name := range names {
 		if !slices.Contains(known, name) {
-			return usagef("--tools: unknown tool %q%s; croft tool lists them", name, suggest.Hint(name, known))
+			return console.Usagef("--tools: unknown tool %q%s; croft tool lists them", name, suggest.Hint(name, known))
 		}
 	}
 	return nil
@@ -280,16 +275,16 @@ func (a *command) serveMCP(ctx context.Context, sys *app.System, server *mcpserv
 	mux.Handle(mcpserver.Path, server.Handler())
 	mux.Handle(mcpserver.SSEPath, server.SSEHandler())
 	mux.HandleFunc("/", mcpserver.Missing)
-	hosts := allowedHosts(upOptions{addr: opts.http, hosts: opts.hosts})
+	hosts := console.AllowedHosts(opts.http, opts.hosts)
 	web := &http.Server{
 		Handler: mcpserver.Guard(mux, sys.Token, hosts), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 1 << 20,
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 	}
 	served := make(chan error, 1)
 	go func() { served <- web.Serve(l) }()
-	a.note("listening on http://%s%s", l.Addr(), mcpserver.Path)
-	if a.givenToken() == "" {
-		a.note("the token is in %s", sys.TokenPath())
+	a.Note("listening on http://%s%s", l.Addr(), mcpserver.Path)
+	if a.GivenToken() == "" {
+		a.Note("the token is in %s", sys.TokenPath())
 	}
 	select {
 	case err := <-served:
@@ -297,7 +292,7 @@ func (a *command) serveMCP(ctx context.Context, sys *app.System, server *mcpserv
 	case <-ctx.Done():
 	}
 	server.Close()
-	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), console.StopTimeout)
 	defer cancel()
 	if err := web.Shutdown(after); err != nil {
 		err = errors.Join(err, web.Close())
@@ -315,19 +310,19 @@ const minMaxText = 1000
 // afterwards.
 func (a *command) withTools(ctx context.Context, opts toolFlags, scope tool.ReadScope, f func(*app.System, *tool.Env) error) (err error) {
 	if opts.maxText != 0 && opts.maxText < minMaxText {
-		return usagef("--max-text: give at least %d", minMaxText)
+		return console.Usagef("--max-text: give at least %d", minMaxText)
 	}
 	approval, err := parseApproval(opts.approve)
 	if err != nil {
 		return err
 	}
-	if len(opts.names) > 0 && opts.host.given() {
-		return usagef("--rw, --ro and --toolchain are for directories: give them to croft ws open")
+	if len(opts.names) > 0 && opts.host.Given() {
+		return console.Usagef("--rw, --ro and --toolchain are for directories: give them to croft ws open")
 	}
 	if len(opts.names) > 0 && (opts.dir != "" || opts.dirs != "") {
-		return usagef("--workspace names a workspace that exists: leave out --dir and --dirs")
+		return console.Usagef("--workspace names a workspace that exists: leave out --dir and --dirs")
 	}
-	sys, err := a.openSystem(ctx, app.Config{Operator: true, Token: a.givenToken(), Log: a.newLogger(slog.LevelError)})
+	sys, err := a.OpenSystem(ctx, app.Config{Operator: true, Token: a.GivenToken(), Log: a.NewLogger(slog.LevelError)})
 	if err != nil {
 		return err
 	}
@@ -339,12 +334,12 @@ func (a *command) withTools(ctx context.Context, opts toolFlags, scope tool.Read
 	if opts.checkpoint != "" {
 		limits, err := history.ParseLimits(opts.checkpoint)
 		if err != nil {
-			return usagef("--checkpoints: %v", err)
+			return console.Usagef("--checkpoints: %v", err)
 		}
 		cfg.Around = snapshots.Around(func(context.Context, *tool.Call) (history.Limits, bool) { return limits, true })
 	}
 	if _, err := sys.Discard(ctx, app.MCPLabel, nil); err != nil {
-		a.note("croft: remove leftovers of an earlier run: %v", err)
+		a.Note("croft: remove leftovers of an earlier run: %v", err)
 	}
 	if len(opts.names) > 0 {
 		cfg.SecretsOf = func(_, id string) string { return id }
@@ -352,7 +347,7 @@ func (a *command) withTools(ctx context.Context, opts toolFlags, scope tool.Read
 			return err
 		}
 		defer func() {
-			after, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+			after, cancel := context.WithTimeout(context.WithoutCancel(ctx), console.StopTimeout)
 			defer cancel()
 			err = errors.Join(err, sys.DestroyForks(after, cfg.Workspaces))
 		}()
@@ -372,7 +367,7 @@ func (a *command) withTools(ctx context.Context, opts toolFlags, scope tool.Read
 		return err
 	}
 	defer func() {
-		after, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+		after, cancel := context.WithTimeout(context.WithoutCancel(ctx), console.StopTimeout)
 		defer cancel()
 		err = errors.Join(err, env.Close(after))
 	}()
@@ -401,9 +396,9 @@ func (a *command) checkApproval(ctx context.Context, env *tool.Env, approval *to
 			continue
 		}
 		if hint := suggest.Hint(r.Tool, names); hint != "" {
-			return usagef("--approve %q: no tool %s%s", r, r.Tool, hint)
+			return console.Usagef("--approve %q: no tool %s%s", r, r.Tool, hint)
 		}
-		a.note("croft: warning: --approve %q: no tool %s here; the rule has no effect", r, r.Tool)
+		a.Note("croft: warning: --approve %q: no tool %s here; the rule has no effect", r, r.Tool)
 	}
 	return nil
 }
@@ -433,7 +428,7 @@ func (a *command) namedWorkspaces(ctx context.Context, sys *app.System, opts too
 			return nil, err
 		}
 		if opts.readOnly && !rec.Spec.Policy.ReadOnly {
-			return nil, usagef("--read-only: workspace %s is writable; open one with croft ws open --read-only", name)
+			return nil, console.Usagef("--read-only: workspace %s is writable; open one with croft ws open --read-only", name)
 		}
 		if rec.State != registry.Failed {
 			continue
@@ -456,7 +451,7 @@ type dirSet struct {
 
 // destroyAll destroys the workspaces; directories that are used in place stay.
 func (d *dirSet) destroyAll(ctx context.Context) error {
-	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), console.StopTimeout)
 	defer cancel()
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -503,7 +498,7 @@ func (d *dirSet) addID(id string) {
 // openDirs opens a workspace in each directory.
 func (a *command) openDirs(ctx context.Context, sys *app.System, opts toolFlags) (*dirSet, error) {
 	dirs := map[string]string{"workspace": ""}
-	empty := opts.empty || opts.policy.template != "" // a template has its files
+	empty := opts.empty || opts.policy.Template != "" // a template has its files
 	if !empty || opts.dir != "" || opts.dirs != "" {
 		if opts.dir != "" && opts.dirs != "" {
 			return nil, fmt.Errorf("--dir %q and --dirs %q are mutually exclusive; use one: %w", opts.dir, opts.dirs, fault.InvalidArgument)
@@ -524,9 +519,9 @@ func (a *command) openDirs(ctx context.Context, sys *app.System, opts toolFlags)
 		}
 	}
 	if opts.announce {
-		a.note("%s", mcpserver.StartLine(dirs))
+		a.Note("%s", mcpserver.StartLine(dirs))
 		if opts.readOnly {
-			a.note("croft mcp: read-only: tools that change files are not offered")
+			a.Note("croft mcp: read-only: tools that change files are not offered")
 		}
 	}
 	return d, nil
@@ -538,31 +533,31 @@ func (a *command) openDir(ctx context.Context, opts toolFlags, dir string, d *di
 	if err != nil {
 		return nil, err
 	}
-	if kind != sandbox.Kind && (opts.git != "" || opts.host.given()) {
-		return nil, usagef("--git, --rw, --ro and --toolchain are for the provider %s", sandbox.Kind)
+	if kind != sandbox.Kind && (opts.git != "" || opts.host.Given()) {
+		return nil, console.Usagef("--git, --rw, --ro and --toolchain are for the provider %s", sandbox.Kind)
 	}
-	if err := opts.policy.apply(&spec, a.server != ""); err != nil {
+	if err := opts.policy.Apply(&spec, a.Server != ""); err != nil {
 		return nil, err
 	}
 	own := sandbox.Options{Throwaway: true, Git: opts.git}
 	if kind == sandbox.Kind {
-		if own.Binds, own.Sockets, err = a.boundDirs(opts.host); err != nil {
+		if own.Binds, own.Sockets, err = a.BoundDirs(opts.host); err != nil {
 			return nil, err
 		}
-		names := opts.host.toolchains
+		names := opts.host.Toolchains
 		if len(names) == 0 && !opts.empty {
 			names = a.defaultToolchains(ctx, d.sys, spec)
 		}
-		if err := a.addToolchains(names, dir, &spec, &own); err != nil {
+		if err := a.AddToolchains(names, dir, &spec, &own); err != nil {
 			return nil, err
 		}
-		a.addGitIdentity(ctx, dir, &spec)
-		if err := setProviderOptions("", own, &spec); err != nil {
+		a.AddGitIdentity(ctx, dir, &spec)
+		if err := console.SetProviderOptions("", own, &spec); err != nil {
 			return nil, err
 		}
 	}
 	spec.Policy.Idle, spec.Policy.ReadOnly = runIdle, opts.readOnly
-	rec, err := d.sys.Create(ctx, spec, opts.policy.name)
+	rec, err := d.sys.Create(ctx, spec, opts.policy.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -580,7 +575,7 @@ func (a *command) defaultToolchains(ctx context.Context, sys *app.System, spec w
 		level = traits.Isolation
 	}
 	if level == driver.IsolationProcess {
-		a.note("croft: the toolchains of your home directory are not shown: isolation process can't hide credential files in them; --toolchain NAME shows one")
+		a.Note("croft: the toolchains of your home directory are not shown: isolation process can't hide credential files in them; --toolchain NAME shows one")
 		return nil
 	}
 	return []string{toolchain.Auto}

@@ -17,6 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/internal/server/mcpserver"
 )
 
@@ -26,7 +27,7 @@ func (a *command) serverTools(opts toolFlags, toolset string, tools ...string) (
 	if err := opts.checkForServer(); err != nil {
 		return nil, err
 	}
-	token, err := a.serverToken()
+	token, err := a.ServerToken()
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +39,7 @@ func (a *command) serverTools(opts toolFlags, toolset string, tools ...string) (
 		q.Set("workspace", opts.names[0])
 	}
 	return &mcp.StreamableClientTransport{
-		Endpoint:   strings.TrimSuffix(a.server, "/") + mcpserver.Path + "?" + q.Encode(),
+		Endpoint:   strings.TrimSuffix(a.Server, "/") + mcpserver.Path + "?" + q.Encode(),
 		HTTPClient: &http.Client{Transport: tokenTransport{token}},
 	}, nil
 }
@@ -47,13 +48,13 @@ func (a *command) serverTools(opts toolFlags, toolset string, tools ...string) (
 func (t toolFlags) checkForServer() error {
 	switch {
 	case t.dir != "" || t.dirs != "":
-		return usagef("--dir and --dirs are directories of this host: with --server, open a workspace (croft ws open) and name it with --workspace")
+		return console.Usagef("--dir and --dirs are directories of this host: with --server, open a workspace (croft ws open) and name it with --workspace")
 	case len(t.names) > 1:
-		return usagef("with --server, give --workspace at most once; without it all workspaces are available")
+		return console.Usagef("with --server, give --workspace at most once; without it all workspaces are available")
 	case t.provider != "" || t.readOnly || t.checkpoint != "" || len(t.approve) > 0:
-		return usagef("--provider, --read-only, --approve and --checkpoints do not apply with --server: give them to croft ws open")
-	case t.policy.given() || t.host.given():
-		return usagef("flags of the policy, --rw, --ro and --toolchain do not apply with --server: give them to croft ws open")
+		return console.Usagef("--provider, --read-only, --approve and --checkpoints do not apply with --server: give them to croft ws open")
+	case t.policy.Given() || t.host.Given():
+		return console.Usagef("flags of the policy, --rw, --ro and --toolchain do not apply with --server: give them to croft ws open")
 	}
 	return nil
 }
@@ -87,7 +88,8 @@ func (r *refusal) Unwrap() error { return r.error }
 // and the server until either ends.
 func (a *command) relayMCP(ctx context.Context, opts mcpOptions) error {
 	if opts.http != "" || len(opts.hosts) > 0 {
-		return usagef("the server serves HTTP itself: leave out --http and --host, and give agents the URL %s%s", a.server, mcpserver.Path)
+		return console.Usagef("the server serves HTTP itself: leave out --http and --host, and give agents the URL %s%s", a.Server,
+			mcpserver.Path)
 	}
 	transport, err := a.serverTools(opts.toolFlags, opts.toolset, opts.tools...)
 	if err != nil {
@@ -97,7 +99,7 @@ func (a *command) relayMCP(ctx context.Context, opts mcpOptions) error {
 	defer cancel()
 	there, err := transport.Connect(ctx)
 	if err != nil {
-		return serverError(a.server, err)
+		return serverError(a.Server, err)
 	}
 	here, err := (&mcp.IOTransport{Reader: io.NopCloser(a.In), Writer: plainWriter{a.Out}}).Connect(ctx)
 	if err != nil {
@@ -113,7 +115,7 @@ func (a *command) relayMCP(ctx context.Context, opts mcpOptions) error {
 			if err == nil {
 				err = to.Write(ctx, msg)
 				if r, ok := msg.(*jsonrpc.Request); err != nil && ok && r.ID.IsValid() && to == there {
-					err = here.Write(ctx, &jsonrpc.Response{ID: r.ID, Error: fmt.Errorf("server %s: %w", a.server, serverError(a.server, err))})
+					err = here.Write(ctx, &jsonrpc.Response{ID: r.ID, Error: fmt.Errorf("server %s: %w", a.Server, serverError(a.Server, err))})
 				} else if ok && err == nil && r.Method == "notifications/initialized" && to == there {
 					unasked.Go(func() { relayListChanges(ctx, transport, here) })
 				}
@@ -128,7 +130,7 @@ func (a *command) relayMCP(ctx context.Context, opts mcpOptions) error {
 	go pass(there, here)
 	err = <-ended
 	cancel()
-	err = errors.Join(clientIsDone(serverError(a.server, err)), there.Close())
+	err = errors.Join(clientIsDone(serverError(a.Server, err)), there.Close())
 	<-ended
 	return err
 }
@@ -141,7 +143,7 @@ const reconnectDelay = time.Second
 // the stream for notifications only for its own clients.
 func relayListChanges(ctx context.Context, transport *mcp.StreamableClientTransport, agent mcp.Connection) {
 	tell := func(method string) { _ = agent.Write(ctx, &jsonrpc.Request{Method: method}) } // the relay notices if the agent is gone
-	client := mcp.NewClient(&mcp.Implementation{Name: "croft", Version: version()}, &mcp.ClientOptions{
+	client := mcp.NewClient(&mcp.Implementation{Name: "croft", Version: console.Version()}, &mcp.ClientOptions{
 		ToolListChangedHandler:     func(context.Context, *mcp.ToolListChangedRequest) { tell("notifications/tools/list_changed") },
 		PromptListChangedHandler:   func(context.Context, *mcp.PromptListChangedRequest) { tell("notifications/prompts/list_changed") },
 		ResourceListChangedHandler: func(context.Context, *mcp.ResourceListChangedRequest) { tell("notifications/resources/list_changed") },
@@ -191,11 +193,11 @@ func (a *command) toolOnServer(ctx context.Context, opts toolOptions, args []str
 		return err
 	}
 	transport.DisableStandaloneSSE = true
-	session, err := mcp.NewClient(&mcp.Implementation{Name: "croft", Version: version()}, &mcp.ClientOptions{
+	session, err := mcp.NewClient(&mcp.Implementation{Name: "croft", Version: console.Version()}, &mcp.ClientOptions{
 		Capabilities: &mcp.ClientCapabilities{Experimental: map[string]any{mcpserver.DataCapability: map[string]any{}}},
 	}).Connect(ctx, transport, nil)
 	if err != nil {
-		return serverError(a.server, err)
+		return serverError(a.Server, err)
 	}
 	defer func() { err = errors.Join(err, session.Close()) }()
 	list, err := session.ListTools(ctx, nil)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/daemon/cli"
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/internal/testshell"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -55,7 +56,8 @@ func TestMissingFiles(t *testing.T) {
 	}
 	croft := func(args ...string) (status int, stdout, stderr string) {
 		var out, errs bytes.Buffer
-		status = cli.Run(t.Context(), append([]string{"croft", "--data", data}, args...), cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs}, lossy{inner})
+		status = cli.Run(t.Context(), append([]string{"croft", "--data", data}, args...), console.Streams{In: strings.NewReader(""),
+			Out: &out, Err: &errs}, lossy{inner})
 		return status, out.String(), errs.String()
 	}
 	if status, _, stderr := croft("ws", "open", "demo", "--provider", "shelltest"); status != 0 {

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/croft-run/croft/internal/daemon/cli"
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 )
 
 type mistake struct{ line, what, todo string }
@@ -277,7 +278,7 @@ func TestMistakes(t *testing.T) {
 	}
 	croft := func(args ...string) (status int, stderr string) {
 		var out, errs bytes.Buffer
-		status = cli.Run(t.Context(), append([]string{"croft"}, args...), cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
+		status = cli.Run(t.Context(), append([]string{"croft"}, args...), console.Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
 		return status, errs.String()
 	}
 	if status, stderr := croft("ws", "open", "demo", "--provider", "local"); status != 0 {

@@ -14,6 +14,7 @@ import (
 	"github.com/gofrs/flock"
 
 	"github.com/croft-run/croft/internal/daemon/cli"
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/internal/testshell"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -195,7 +196,8 @@ func TestHowFarLongWorkIs(t *testing.T) {
 		defer master.Close()
 		s := watch(t, master)
 		croft := func(args ...string) int {
-			return cli.Run(t.Context(), append([]string{"croft", "--data", data}, args...), cli.Streams{In: strings.NewReader(""), Out: slave, Err: slave}, p)
+			return cli.Run(t.Context(), append([]string{"croft", "--data", data}, args...), console.Streams{In: strings.NewReader(""),
+				Out: slave, Err: slave}, p)
 		}
 		if got := croft("ws", "open", "demo", "--provider", "shelltest"); got != 0 {
 			t.Fatalf("open: %d", got)

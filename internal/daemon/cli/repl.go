@@ -10,6 +10,8 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 )
 
 // A replInput reads lines of standard input, and signals, for the REPL.
@@ -18,7 +20,7 @@ type replInput struct {
 	signals chan os.Signal
 	quit    chan struct{}
 	err     error // of the reader; valid once lines is closed
-	asked   error // errInterrupted after a signal that ends the REPL
+	asked   error // ErrInterrupted after a signal that ends the REPL
 }
 
 // newREPLInput reads standard input and signals until stop. A blocked read of a
@@ -79,7 +81,7 @@ func (t *replInput) readPiece(prompt io.Writer) (source string, more bool) {
 		case sig := <-t.signals:
 			fmt.Fprintln(prompt)
 			if sig != os.Interrupt {
-				t.asked = errInterrupted
+				t.asked = console.ErrInterrupted
 				return "", false
 			}
 			return "", true
@@ -108,7 +110,7 @@ func (t *replInput) runInterruptible(ctx context.Context, f func(context.Context
 	case sig == nil:
 		return err
 	case sig != os.Interrupt:
-		return errInterrupted
+		return console.ErrInterrupted
 	case errors.Is(err, context.Canceled):
 		return nil
 	}

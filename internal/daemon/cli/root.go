@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"io"
-	"log/slog"
 	"os"
 	"os/signal"
 	"slices"
@@ -14,11 +13,12 @@ import (
 	"github.com/containerd/log"
 	"github.com/spf13/cobra"
 
-	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/internal/daemon/app"
-	"github.com/croft-run/croft/internal/daemon/config"
+	"github.com/croft-run/croft/internal/daemon/cli/console"
+	"github.com/croft-run/croft/internal/daemon/cli/evalcmd"
+	"github.com/croft-run/croft/internal/daemon/cli/servercmd"
+	"github.com/croft-run/croft/internal/daemon/cli/workcmd"
+	"github.com/croft-run/croft/internal/daemon/cli/wscmd"
 	"github.com/croft-run/croft/internal/gclater"
-	"github.com/croft-run/croft/internal/live"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -39,38 +39,19 @@ func Main(providers ...driver.Provider) int {
 	// ttrpc, the library of the guest protocol, would log to standard error what its
 	// errors say already.
 	_ = log.SetLevel(log.PanicLevel.String()) // it fails only for an unknown level
-	return Run(ctx, os.Args, Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, providers...)
-}
-
-// Streams are the standard streams of a run.
-type Streams struct {
-	In       io.Reader
-	Out, Err io.Writer
+	return Run(ctx, os.Args, console.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, providers...)
 }
 
 // Run runs the program with args, the first being its name, and returns its exit
 // status.
-func Run(ctx context.Context, args []string, streams Streams, providers ...driver.Provider) int {
-	streams.Out, streams.Err = &checkedOutput{Writer: streams.Out, name: "standard output"}, &checkedOutput{Writer: streams.Err, name: "standard error"}
-	a := &command{Streams: streams, program: args[0], providers: providers}
+func Run(ctx context.Context, args []string, streams console.Streams, providers ...driver.Provider) int {
+	a := &command{console.New(args[0], streams, providers)}
 	root := a.rootCommand()
 	root.SetArgs(acceptSingleDash(root, args[1:]))
-	root.SetIn(streams.In)
-	root.SetErr(streams.Err)
+	root.SetIn(a.In)
+	root.SetErr(a.Err)
 	cmd, err := root.ExecuteContextC(ctx)
-	// With invalid flags, --json was perhaps not parsed. Arguments after -- belong to
-	// another program.
-	if end := slices.Index(args, "--"); end >= 0 {
-		args = args[:end]
-	}
-	a.json = a.json || exitStatus(err) == exitUsage && slices.Contains(args, "--json")
-	if ctx.Err() != nil && fault.Of(err) == fault.Canceled {
-		err = &failure{errInterrupted} // whichever call noticed the signal
-	}
-	if lost := a.lostOutput(err); lost != nil {
-		err = &failure{lost}
-	}
-	return a.reportError(cmd, err)
+	return a.Finish(ctx, cmd, args, err)
 }
 
 // codegenFlags are the flags of CodeGen-Sandbox that have another name here.
@@ -101,34 +82,13 @@ func acceptSingleDash(root *cobra.Command, args []string) []string {
 	return out
 }
 
-// A command is one run of the program: its streams and the global flags.
-type command struct {
-	Streams
-	program   string
-	providers []driver.Provider
-
-	config string // file
-	data   string
-	server string
-	token  string
-	json   bool
-
-	tokenOf  string         // the data directory whose token a server got, as none was given
-	resolved *config.Config // cache of settings
-	system   *app.System    // the open data directory, without --server
-
-	view  *live.View   // the line of progress that is shown now
-	notes *slog.Logger // takes the notes of a server whose log is in JSON; nil otherwise
-
-	named map[string]string // ids of workspaces to the names that the user gave
-
-	secrets    func() map[string]app.Secret // of the user's agents, for croft work
-	noProjects bool                         // see app.Config
-	inWork     bool                         // it is a command of croft work
-}
+// A command is what the commands of this package have.
+type command struct{ *console.Console }
 
 // Commands returns the tree of commands, for programs that write documents about it.
-func Commands() *cobra.Command { return (&command{program: "croft"}).rootCommand() }
+func Commands() *cobra.Command {
+	return (&command{console.New("croft", console.Streams{}, nil)}).rootCommand()
+}
 
 func (a *command) rootCommand() *cobra.Command {
 	root := &cobra.Command{
@@ -140,38 +100,36 @@ func (a *command) rootCommand() *cobra.Command {
 		Args:          cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return unknownCommand(cmd, args)
+				return console.UnknownCommand(cmd, args)
 			}
 			_, err := io.WriteString(a.Out, startText)
 			return err
 		},
 		Version: versionLine(),
 
-		PersistentPreRunE: a.resolveTarget,
+		PersistentPreRunE: a.ResolveTarget,
 	}
-	root.SetFlagErrorFunc(flagError)
+	root.SetFlagErrorFunc(console.FlagError)
 	root.SetVersionTemplate("{{.Version}}\n")
 	flags := root.PersistentFlags()
-	flags.StringVar(&a.config, "config", "", "configuration file (default $CROFT_CONFIG, else croft.yaml in the data directory, else ~/.config/croft/croft.yaml)")
-	flags.StringVar(&a.data, "data", "", "data directory (default $CROFT_DATA, else $XDG_DATA_HOME/croft, else ~/.local/share/croft)")
-	flags.StringVar(&a.server, "server", "", "use the daemon at this URL instead of a data directory (default $CROFT_SERVER, unless --data is given)")
-	flags.StringVar(&a.token, "token", "", "token for --server, or of the daemon (default $CROFT_TOKEN)")
-	flags.BoolVar(&a.json, "json", false, "answer in JSON")
-	root.SetHelpTemplate(root.HelpTemplate() + "\n" + exitHelp())
+	flags.StringVar(&a.Config, "config", "", "configuration file (default $CROFT_CONFIG, else croft.yaml in the data directory, else ~/.config/croft/croft.yaml)")
+	flags.StringVar(&a.Data, "data", "", "data directory (default $CROFT_DATA, else $XDG_DATA_HOME/croft, else ~/.local/share/croft)")
+	flags.StringVar(&a.Server, "server", "", "use the daemon at this URL instead of a data directory (default $CROFT_SERVER, unless --data is given)")
+	flags.StringVar(&a.Token, "token", "", "token for --server, or of the daemon (default $CROFT_TOKEN)")
+	flags.BoolVar(&a.JSON, "json", false, "answer in JSON")
+	root.SetHelpTemplate(root.HelpTemplate() + "\n" + console.ExitHelp())
 	root.SetUsageTemplate(root.UsageTemplate())
 	root.CompletionOptions.HiddenDefaultCmd = false
-	root.AddCommand(a.upCommand(), a.workCommand(), a.runCommand(), a.evalCommand(), a.mcpCommand(), a.toolCommand(), a.wsCommand(), a.snapshotCommand(), a.templateCommand(), a.keyCommand(), a.prepCommand(), a.collectCommand(), a.artifactCommand(), a.codeCommand(), a.scriptCommand(), a.providerCommand(), a.imageCommand(), a.gcCommand(), a.backupCommand(), a.restoreCommand(), a.profileCommand(),
-		a.setupCommand(),
-		a.eventsCommand(), a.doctorCommand(), a.configCommand(), a.versionCommand(), a.uninstallCommand())
+	root.AddCommand(workcmd.Command(a.Console), evalcmd.Command(a.Console), a.runCommand(), a.codeCommand(), a.scriptCommand(), a.mcpCommand(),
+		a.toolCommand(), a.versionCommand())
+	root.AddCommand(wscmd.Commands(a.Console)...)
+	root.AddCommand(servercmd.Commands(a.Console)...)
 	root.SetHelpCommand(helpCommand())
 	root.SetOut(a.Out) // before the completions, which take it now
 	root.InitDefaultCompletionCmd()
-	for _, c := range root.Commands() {
-		if c.Name() == "completion" {
-			c.Args, c.RunE = cobra.ArbitraryArgs, runGroup
-		}
-	}
 	setGroups(root, rootGroups)
+	ws, _, _ := root.Find([]string{"ws"}) // it is there
+	setGroups(ws, wsGroups)
 	checkArguments(root)
 	a.registerCompletions(root)
 	return root
@@ -179,22 +137,3 @@ func (a *command) rootCommand() *cobra.Command {
 
 const rootHelp = `Commands use a data directory or, with --server, a daemon (croft up). Both may be used at the
 same time. Name a workspace by its name or its id.`
-
-// runGroup runs a command that only groups others: it prints its help.
-func runGroup(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return cmd.Help()
-	}
-	return unknownCommand(cmd, args)
-}
-
-// run makes the RunE of a command. Errors of f become failures; other errors of
-// cobra are usage errors.
-func run(f func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
-	return func(cmd *cobra.Command, args []string) error {
-		if err := f(cmd.Context(), args); err != nil {
-			return &failure{err}
-		}
-		return nil
-	}
-}

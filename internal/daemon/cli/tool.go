@@ -14,6 +14,7 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/daemon/app"
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/internal/suggest"
 	"github.com/croft-run/croft/tool"
 )
@@ -40,8 +41,8 @@ changes is read first, as agents have to.`,
   croft tool Bash '{"command": "make test"}' --dir ~/src/app
   croft tool Edit --schema`,
 		Args: cobra.MaximumNArgs(2),
-		RunE: run(func(ctx context.Context, args []string) error {
-			return sayOf(fault.InvalidArgument, a.runTool(ctx, opts, args),
+		RunE: console.RunE(func(ctx context.Context, args []string) error {
+			return console.SayOf(fault.InvalidArgument, a.runTool(ctx, opts, args),
 				`croft tool NAME --schema shows the arguments, such as: croft tool Read '{"file_path": "README.md"}'`)
 		}),
 	}
@@ -63,7 +64,7 @@ func (a *command) runTool(ctx context.Context, opts toolOptions, args []string) 
 		}
 	}
 	opts.empty = len(args) == 0 || opts.schema // the list of tools does not depend on files
-	if a.server != "" {
+	if a.Server != "" {
 		return a.toolOnServer(ctx, opts, args, input)
 	}
 	return a.withTools(ctx, opts.toolFlags, tool.ReadProcess, func(_ *app.System, env *tool.Env) error {
@@ -100,12 +101,12 @@ func unknownTool(known []toolAnswer, name string) error {
 	for _, t := range known {
 		names = append(names, t.Name)
 	}
-	return say(tool.Errorf(fault.NotFound, "unknown tool %q%s", name, suggest.Hint(name, names)), "croft tool lists them")
+	return console.Say(tool.Errorf(fault.NotFound, "unknown tool %q%s", name, suggest.Hint(name, names)), "croft tool lists them")
 }
 
 // showAnswer prints the answer of a tool.
 func (a *command) showAnswer(data any, text string) error {
-	return a.printAnswer(data, func(w io.Writer) error {
+	return a.PrintAnswer(data, func(w io.Writer) error {
 		if text != "" && !strings.HasSuffix(text, "\n") {
 			text += "\n"
 		}
@@ -177,5 +178,5 @@ func (a *command) showTools(known []toolAnswer, names []string, schema bool) err
 		_, err = fmt.Fprintln(a.Out, string(data))
 		return err
 	}
-	return a.printAnswer(out, func(w io.Writer) error { return writeTable(w, rows, "FAMILY") })
+	return a.PrintAnswer(out, func(w io.Writer) error { return console.WriteTable(w, rows, "FAMILY") })
 }

@@ -87,7 +87,7 @@ func TestUninstall(t *testing.T) {
 
 	states := func(text string) map[string]string {
 		t.Helper()
-		var items []installedItem
+		var items []struct{ What, Name, State, Note string }
 		if err := json.Unmarshal([]byte(text), &items); err != nil {
 			t.Fatalf("%v: %s", err, text)
 		}
@@ -102,18 +102,18 @@ func TestUninstall(t *testing.T) {
 		return m
 	}
 	want := map[string]string{
-		"MCP server .claude.json": itemFound, "workspace demo": itemFound, "workspace here": itemFound,
-		"data directory .local/share/croft": itemFound, "cache .cache/croft": itemFound,
-		"configuration .local/share/croft/croft.yaml": itemKept,
-		"bucket " + bucket:                            itemKept, "machine me@machine": itemKept, "machine other": itemKept, "evaluations runs": itemKept,
-		"manual pages .local/share/man/man1/croft-ws-open.1":            itemFound,
-		"completions .local/share/fish/vendor_completions.d/croft.fish": itemFound,
-		"program .local/bin/croft":                                      itemFound,
+		"MCP server .claude.json": "found", "workspace demo": "found", "workspace here": "found",
+		"data directory .local/share/croft": "found", "cache .cache/croft": "found",
+		"configuration .local/share/croft/croft.yaml": "kept",
+		"bucket " + bucket:                            "kept", "machine me@machine": "kept", "machine other": "kept", "evaluations runs": "kept",
+		"manual pages .local/share/man/man1/croft-ws-open.1":            "found",
+		"completions .local/share/fish/vendor_completions.d/croft.fish": "found",
+		"program .local/bin/croft":                                      "found",
 	}
 	check := func(got map[string]string, found string) {
 		t.Helper()
 		for name, state := range want {
-			if state == itemFound {
+			if state == "found" {
 				state = found
 			}
 			if got[name] != state {
@@ -121,7 +121,7 @@ func TestUninstall(t *testing.T) {
 			}
 		}
 	}
-	check(states(must("uninstall", "--json")), itemFound)
+	check(states(must("uninstall", "--json")), "found")
 	if !exists(".local/share/croft/croft.db") || !exists(".cache/croft") {
 		t.Error("uninstall removed something without --yes")
 	}
@@ -140,7 +140,7 @@ func TestUninstall(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	check(states(must("uninstall", "--yes", "--json")), itemRemoved)
+	check(states(must("uninstall", "--yes", "--json")), "removed")
 	for _, name := range []string{".local/share/croft/croft.db", ".local/share/croft/ws", ".cache/croft", ".local/bin/croft",
 		".local/share/man/man1/croft-ws-open.1", ".local/share/fish/vendor_completions.d/croft.fish"} {
 		if exists(name) {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/croft-run/croft/internal/daemon/cli"
+	"github.com/croft-run/croft/internal/daemon/cli/console"
 	"github.com/croft-run/croft/internal/testenv"
 	"github.com/croft-run/croft/internal/testshell"
 )
@@ -23,7 +24,8 @@ func TestGetSparse(t *testing.T) {
 	}
 	croft := func(args ...string) (status int, stderr string) {
 		var errs bytes.Buffer
-		status = cli.Run(t.Context(), append([]string{"croft", "--data", data}, args...), cli.Streams{In: strings.NewReader(""), Out: &bytes.Buffer{}, Err: &errs}, p)
+		status = cli.Run(t.Context(), append([]string{"croft", "--data", data}, args...), console.Streams{In: strings.NewReader(""),
+			Out: &bytes.Buffer{}, Err: &errs}, p)
 		return status, errs.String()
 	}
 	must := func(args ...string) {
