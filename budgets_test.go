@@ -18,7 +18,7 @@ const (
 	maxMethods    = 60   // of a type
 	maxImports    = 25   // packages of Croft that a package imports
 	maxColumns    = 140  // of a line; a tab counts as one
-	maxWide       = 3063 // lines that are wider all the same, tests included; fewer each time
+	maxWide       = 3060 // lines that are wider all the same, tests included; fewer each time
 )
 
 // exceptions are above a budget, each for a reason. A number that is too high fails, too.

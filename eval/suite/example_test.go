@@ -18,7 +18,8 @@ func ExampleLoad() {
 	}
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "greet.suite.yaml")
-	if err := os.WriteFile(path, []byte("cases:\n  - id: greets\n    prompt: Say hello.\n    assert:\n      - output.includes: hello\n"), 0o600); err != nil {
+	text := "cases:\n  - id: greets\n    prompt: Say hello.\n    assert:\n      - output.includes: hello\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		log.Fatal(err)
 	}
 	s, err := suite.Load(context.Background(), path, &suite.Config{Dir: dir})

@@ -41,7 +41,8 @@ func Open(address *url.URL) (*blob.Bucket, error) {
 	take := func(name string) string { defer q.Del(name); return q.Get(name) }
 	flag := func(name string) (bool, error) { return strconv.ParseBool(cmp.Or(take(name), "false")) }
 	region := cmp.Or(take("region"), os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION"))
-	endpoint := cmp.Or(take("endpoint"), os.Getenv("AWS_ENDPOINT_URL_S3"), os.Getenv("AWS_ENDPOINT_URL"), "https://s3.amazonaws.com")
+	endpoint := cmp.Or(take("endpoint"), os.Getenv("AWS_ENDPOINT_URL_S3"), os.Getenv("AWS_ENDPOINT_URL"),
+		"https://s3.amazonaws.com")
 	profile := take("profile")
 	pathStyle, err := flag("use_path_style")
 	plain, err2 := flag("disable_https")
@@ -49,7 +50,8 @@ func Open(address *url.URL) (*blob.Bucket, error) {
 		return nil, fmt.Errorf("%w: %w", fault.InvalidArgument, err)
 	}
 	for name := range q {
-		return nil, fmt.Errorf("%w: parameter %q is not known; there are region, endpoint, profile, prefix, use_path_style and disable_https", fault.InvalidArgument, name)
+		return nil, fmt.Errorf("%w: parameter %q is not known; there are region, endpoint, profile, prefix, use_path_style and disable_https",
+			fault.InvalidArgument, name)
 	}
 	if !strings.Contains(endpoint, "://") {
 		endpoint = "https://" + endpoint
@@ -60,7 +62,9 @@ func Open(address *url.URL) (*blob.Bucket, error) {
 	}
 	opts := &minio.Options{
 		Secure: at.Scheme == "https" && !plain, Region: region, MaxRetries: attempts,
-		Creds: credentials.NewChainCredentials([]credentials.Provider{&credentials.EnvAWS{}, &credentials.FileAWSCredentials{Profile: profile}, &credentials.IAM{}}),
+		Creds: credentials.NewChainCredentials([]credentials.Provider{
+			&credentials.EnvAWS{}, &credentials.FileAWSCredentials{Profile: profile}, &credentials.IAM{},
+		}),
 	}
 	if pathStyle {
 		opts.BucketLookup = minio.BucketLookupPath
@@ -116,7 +120,9 @@ func (b *bucket) Attributes(ctx context.Context, key string) (*driver.Attributes
 	if err != nil {
 		return nil, err
 	}
-	return &driver.Attributes{ContentType: info.ContentType, ModTime: info.LastModified, Size: info.Size, ETag: info.ETag}, nil
+	return &driver.Attributes{
+		ContentType: info.ContentType, ModTime: info.LastModified, Size: info.Size, ETag: info.ETag,
+	}, nil
 }
 
 // ListPaged lists objects in the order of their keys. The token of a page is the last key of the one before.
@@ -159,7 +165,9 @@ func (b *bucket) NewRangeReader(ctx context.Context, key string, offset, length 
 	if err != nil {
 		return nil, err
 	}
-	r := &reader{ReadCloser: body, attributes: driver.ReaderAttributes{ContentType: info.ContentType, ModTime: info.LastModified, Size: info.Size}}
+	r := &reader{ReadCloser: body, attributes: driver.ReaderAttributes{
+		ContentType: info.ContentType, ModTime: info.LastModified, Size: info.Size,
+	}}
 	if _, total, ok := strings.Cut(header.Get("Content-Range"), "/"); ok {
 		if r.attributes.Size, err = strconv.ParseInt(total, 10, 64); err != nil {
 			body.Close()
@@ -248,7 +256,8 @@ func (w *writer) Close() error {
 
 // Copy copies an object within the bucket.
 func (b *bucket) Copy(ctx context.Context, to, from string, _ *driver.CopyOptions) error {
-	_, err := b.client.Client.CopyObject(ctx, minio.CopyDestOptions{Bucket: b.name, Object: escapeKey(to)}, minio.CopySrcOptions{Bucket: b.name, Object: escapeKey(from)})
+	_, err := b.client.Client.CopyObject(ctx,
+		minio.CopyDestOptions{Bucket: b.name, Object: escapeKey(to)}, minio.CopySrcOptions{Bucket: b.name, Object: escapeKey(from)})
 	return err
 }
 

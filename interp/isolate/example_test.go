@@ -20,7 +20,8 @@ func Example() {
 	}
 	var engine isolate.Engine
 	defer engine.Close(ctx)
-	res, err := engine.Module(ws.FS, nil).RunCode(ctx, driver.Code{Language: "javascript", Source: "console.log([1, 2, 3].reduce((a, b) => a + b))"})
+	code := driver.Code{Language: "javascript", Source: "console.log([1, 2, 3].reduce((a, b) => a + b))"}
+	res, err := engine.Module(ws.FS, nil).RunCode(ctx, code)
 	if err != nil {
 		log.Fatal(err)
 	}

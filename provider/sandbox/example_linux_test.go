@@ -25,7 +25,8 @@ func Example() {
 	}
 	defer p.Close()
 	ws, err := workspace.NewMux(p).Open(ctx, workspace.Spec{Kind: sandbox.Kind, ID: workspace.NewID(), Policy: driver.Policy{
-		Limits: driver.Limits{driver.ResourceMemory: {Max: 512 << 20, BestEffort: true}}, Network: driver.Network{Allow: []driver.NetRule{{Host: "example.com"}}},
+		Limits:  driver.Limits{driver.ResourceMemory: {Max: 512 << 20, BestEffort: true}},
+		Network: driver.Network{Allow: []driver.NetRule{{Host: "example.com"}}},
 	}}, nil)
 	if err != nil {
 		log.Fatal(err)
