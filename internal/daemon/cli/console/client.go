@@ -102,10 +102,7 @@ func (a *Console) WithOpened(ctx context.Context, c Workspaces, nameOrID string,
 	if err != nil {
 		return err
 	}
-	if a.named == nil {
-		a.named = map[string]string{}
-	}
-	a.named[ws.ID()] = nameOrID
+	a.named.Store(ws.ID(), nameOrID)
 	err = f(ws)
 	// Close must run even if the user interrupted the command.
 	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), StopTimeout)

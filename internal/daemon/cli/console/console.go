@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -39,7 +40,7 @@ type Console struct {
 	view  *live.View   // the line of progress that is shown now
 	Notes *slog.Logger // takes the notes of a server whose log is in JSON; nil otherwise
 
-	named map[string]string // ids of workspaces to the names that the user gave
+	named sync.Map // ids of workspaces to the names that the user gave; works at once open theirs
 
 	Secrets    func() map[string]app.Secret // of the user's agents, for croft work
 	NoProjects bool                         // see app.Config

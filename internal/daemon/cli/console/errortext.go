@@ -83,7 +83,8 @@ func withoutCode(text string) string {
 
 // withNames names workspaces by the names that the user gave, instead of their ids.
 func (a *Console) withNames(text string) string {
-	for id, name := range a.named {
+	for key, value := range a.named.Range {
+		id, name := key.(string), value.(string) //nolint:forcetypeassert // as WithOpened stores them
 		text = strings.NewReplacer(`workspace "`+id+`"`, `workspace "`+name+`"`, "workspace "+id, "workspace "+name).Replace(text)
 	}
 	return text
