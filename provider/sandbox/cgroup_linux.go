@@ -67,6 +67,9 @@ func cgroupsOf(u launchSpec) *cgroup.Groups {
 	return g
 }
 
+// guestThreads is the number of threads that a guest has from its start on, where its cgroup limits them.
+const guestThreads = 24
+
 // createCgroups creates the cgroups of a guest and adds them to its launch.
 func createCgroups(l *launch, u launchSpec) error {
 	files, err := cgroupsOf(u).Create()
@@ -76,6 +79,9 @@ func createCgroups(l *launch, u launchSpec) error {
 	}
 	if files.SpawnDir != nil {
 		l.Sys.UseCgroupFD, l.Sys.CgroupFD = true, int(files.SpawnDir.Fd())
+	}
+	if files.PIDs != nil { // a command that is not moved yet may use up the threads that are left
+		l.Config.Threads = guestThreads
 	}
 	for name, file := range files.Threads {
 		l.Config.Groups = append(l.Config.Groups, "group-"+name)

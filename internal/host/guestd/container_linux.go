@@ -82,7 +82,6 @@ func startHardened(cfg *guestproto.Config) (*daemon, error) {
 	if err := makeUndumpable(); err != nil {
 		return nil, err
 	}
-	reserveThreads(cfg.Threads)
 	return startDaemon(cfg)
 }
 

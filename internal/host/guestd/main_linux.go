@@ -124,6 +124,7 @@ func start() (*daemon, error) {
 
 // startDaemon starts the services of the guest, after the namespaces are set up.
 func startDaemon(cfg *guestproto.Config) (*daemon, error) {
+	reserveThreads(cfg.Threads)
 	g := &daemon{cfg: cfg}
 	g.ctx, g.cancel = context.WithCancel(background())
 	if err := g.startServices(); err != nil {

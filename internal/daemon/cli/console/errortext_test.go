@@ -13,7 +13,8 @@ import (
 func TestErrorText(t *testing.T) {
 	const id = "aaaaaaaaaaaaaaaaaaaa"
 	invalid := func(text string) error { return fmt.Errorf("%s: %w", text, fault.InvalidArgument) }
-	a := &Console{named: map[string]string{id: "demo"}}
+	a := new(Console)
+	a.named.Store(id, "demo")
 	for _, tt := range []struct {
 		err        error
 		what, hint string
