@@ -251,7 +251,7 @@ func (w *writer) Close() error {
 	if err != nil {
 		return err
 	}
-	return w.put(&w.short, int64(w.short.Len()))
+	return w.put(bytes.NewReader(w.short.Bytes()), int64(w.short.Len())) // that can be sent again
 }
 
 // Copy copies an object within the bucket.

@@ -6,8 +6,12 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"gocloud.dev/blob"
@@ -146,6 +150,44 @@ func TestCanceled(t *testing.T) {
 		}
 		if there, err := b.Exists(t.Context(), "cut"); there || err != nil {
 			t.Errorf("a canceled object of %d bytes is there: %v, %v", size, there, err)
+		}
+	}
+}
+
+// TestSentAgain: a server that is busy, or whose answer is lost, gets each part once more.
+func TestSentAgain(t *testing.T) {
+	u, err := url.Parse(testenv.NeedsS3(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := u.Query()
+	target, err := url.Parse(q.Get("endpoint"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	forward := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = target.Scheme, target.Host, r.In.Host // the host is signed
+	}}
+	var writes atomic.Int64
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPut && writes.Add(1)%2 == 1 {
+			forward.ServeHTTP(httptest.NewRecorder(), r)
+			http.Error(w, "<Error><Code>SlowDown</Code></Error>", http.StatusServiceUnavailable)
+			return
+		}
+		forward.ServeHTTP(w, r)
+	}))
+	defer proxy.Close()
+	q.Set("endpoint", proxy.URL)
+	u.RawQuery = q.Encode()
+	b := open(t, u.String())
+	for _, size := range []int{3, partSize + 1} {
+		data := bytes.Repeat([]byte("x"), size)
+		if err := b.WriteAll(t.Context(), "again", data, nil); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := b.ReadAll(t.Context(), "again"); err != nil || !bytes.Equal(got, data) {
+			t.Errorf("%d bytes are read as %d, %v", size, len(got), err)
 		}
 	}
 }
