@@ -323,8 +323,9 @@ func (s *sqlStore) deleteOwned(ctx context.Context, tx *sql.Tx, id string) error
 func (s *sqlStore) Close() error { return s.db.Close() }
 
 // withTx runs f in a transaction. If the disk is full, withTx releases the disk
-// reserve and tries once more. Insert uses tryTx instead: the reserve is for changes
-// of existing records, without which no workspace can be removed.
+// reserve and tries once more. Insert and what runs by the clock use tryTx instead: the reserve is for
+// changes of existing records, without which no workspace can be removed, and others may take the space
+// that it leaves.
 func (s *sqlStore) withTx(ctx context.Context, what string, f func(tx *sql.Tx) error) error {
 	err := s.tryTx(ctx, what, f)
 	if fault.Of(err) == fault.ResourceExhausted && s.release() {

@@ -41,7 +41,7 @@ func (s *sqlStore) Hold(ctx context.Context, id string, self Holder, ttl time.Du
 
 func (s *sqlStore) Beat(ctx context.Context, self Holder, ttl time.Duration, uses map[string]time.Time) (map[string]Record, error) {
 	held := map[string]Record{}
-	err := s.withTx(ctx, "renew the lease", func(tx *sql.Tx) error {
+	err := s.tryTx(ctx, "renew the lease", func(tx *sql.Tx) error {
 		if _, err := s.renewLease(ctx, tx, self, ttl); err != nil {
 			return err
 		}
@@ -158,7 +158,7 @@ func (s *sqlStore) Leave(ctx context.Context, self string) error {
 }
 
 func (s *sqlStore) Reap(ctx context.Context) error {
-	return s.withTx(ctx, "reap leases", func(tx *sql.Tx) error {
+	return s.tryTx(ctx, "reap leases", func(tx *sql.Tx) error {
 		now, err := s.now(ctx, tx)
 		if err != nil {
 			return err

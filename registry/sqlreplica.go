@@ -44,7 +44,7 @@ func (s *sqlStore) Join(ctx context.Context, self Replica, ttl time.Duration, ki
 }
 
 func (s *sqlStore) Renew(ctx context.Context, self Replica, ttl time.Duration) error {
-	return s.withTx(ctx, "renew the lease of node "+self.Node, func(tx *sql.Tx) error {
+	return s.tryTx(ctx, "renew the lease of node "+self.Node, func(tx *sql.Tx) error {
 		now, err := s.now(ctx, tx)
 		if err != nil {
 			return err
