@@ -241,7 +241,7 @@ func (w *writer) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// Close completes the object. If the context has ended there is none.
+// Close completes the object. After the end of the context Close discards it.
 func (w *writer) Close() error {
 	err := w.ctx.Err()
 	if w.long != nil {
@@ -261,7 +261,7 @@ func (b *bucket) Copy(ctx context.Context, to, from string, _ *driver.CopyOption
 	return err
 }
 
-// Delete deletes an object. S3 itself does not say that there is none.
+// Delete deletes an object. It asks first: S3 answers the same for a missing one.
 func (b *bucket) Delete(ctx context.Context, key string, _ *driver.DeleteOptions) error {
 	if _, err := b.Attributes(ctx, key); err != nil {
 		return err

@@ -155,7 +155,7 @@ func (e oomPreferred) Start(spec *process.Spec) (process.Child, error) {
 type cgroupMover struct {
 	process.Starter
 	work, guest int   // descriptors of cgroup.procs
-	limit       int64 // of processes in work; 0 is none
+	limit       int64 // of processes in work; 0 does not limit them
 	causes      *exitCauses
 
 	mu sync.Mutex
